@@ -1,0 +1,1 @@
+//! Level 9: what the command line and Python share.

@@ -1,0 +1,1 @@
+//! Names of the objects of a store: built and parsed here only.

@@ -1,0 +1,1 @@
+//! Shards as arrow files.

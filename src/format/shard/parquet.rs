@@ -1,0 +1,1 @@
+//! Shards as parquet files.

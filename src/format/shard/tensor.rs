@@ -1,0 +1,1 @@
+//! Tensor columns: the canonical Arrow extension types, and their binary form in Parquet.

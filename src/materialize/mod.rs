@@ -1,0 +1,1 @@
+//! Level 7: plan + engine + store to shards.

@@ -1,0 +1,8 @@
+//! Level 4, pure: keys, partitions, the chain of stages and where it may be cut, and the order of samples. No I/O, no
+//! clock, no randomness: everything is a function of its arguments.
+
+pub mod chain;
+pub mod cut;
+pub mod key;
+pub mod order;
+pub mod partition;
