@@ -3,8 +3,15 @@
 //! and the nearest valid name.
 
 mod de;
+mod fields;
 pub mod node;
 pub mod pipeline;
+mod settings;
+pub mod size;
+mod source;
+pub mod steps;
+pub mod template;
+mod variables;
 pub mod yaml;
 
 #[cfg(test)]
