@@ -6,6 +6,7 @@ mod de;
 mod fields;
 pub mod node;
 pub mod pipeline;
+mod schema;
 mod settings;
 pub mod size;
 mod source;

@@ -7,10 +7,12 @@ use crate::spec::pipeline::{Split, Step};
 
 /// Stage 0: the source's samples, packed.
 pub const CONCATENATED: &str = "concatenated";
-/// The stage of the source's `where`.
-pub const SOURCE_FILTER: &str = "where";
+/// The stage of a `where`, of the source or of a split.
+pub const FILTER: &str = "where";
+/// The stage of a split's `where` where the source has one too.
+pub const SECOND_FILTER: &str = "split_where";
 /// Names that `as:` may not give: stages that are there anyway, and what commands take for all stages or a good one.
-const RESERVED: [&str; 4] = [CONCATENATED, SOURCE_FILTER, "all", "auto"];
+const RESERVED: [&str; 5] = [CONCATENATED, FILTER, SECOND_FILTER, "all", "auto"];
 
 const STEP: &str =
     "a step: a name such as image.decode, or a name with parameters such as {image.resize: {shorter_side: 256}}";
@@ -22,13 +24,6 @@ impl Step {
             Some(alias) => alias,
             None => self.name.rsplit('.').next().unwrap_or(&self.name),
         }
-    }
-}
-
-impl Split {
-    /// The name of the stage behind the split's `where`.
-    pub fn filter_stage(&self) -> String {
-        format!("{}.{SOURCE_FILTER}", self.name)
     }
 }
 
@@ -181,7 +176,7 @@ pub fn read_filter(node: &Node) -> Result<Option<(String, Span)>> {
 pub fn stage_names(filter: bool, steps: &[Step], split: Option<&Split>) -> Result<Vec<String>> {
     let mut names = vec![CONCATENATED.to_owned()];
     if filter {
-        names.push(SOURCE_FILTER.to_owned());
+        names.push(FILTER.to_owned());
     }
     let add = |steps: &[Step], names: &mut Vec<String>| -> Result<()> {
         for step in steps {
@@ -199,13 +194,7 @@ pub fn stage_names(filter: bool, steps: &[Step], split: Option<&Split>) -> Resul
     add(steps, &mut names)?;
     if let Some(split) = split {
         if split.filter.is_some() {
-            let name = split.filter_stage();
-            if names.contains(&name) {
-                return Err(split
-                    .span
-                    .error(format_args!("a step is named {name:?}, as this split's filter is; name it otherwise")));
-            }
-            names.push(name);
+            names.push(if filter { SECOND_FILTER } else { FILTER }.to_owned());
         }
         add(&split.steps, &mut names)?;
     }
