@@ -10,6 +10,7 @@ use crate::engine::stored::StoredShard;
 use crate::engine::tree::Tree;
 use crate::error::{Error, Kind, Result};
 use crate::format::head::Report;
+use crate::format::name::Name;
 use crate::format::record::Record;
 use crate::id::RecipeKey;
 use crate::materialize::plan::{Job, Plan};
@@ -238,7 +239,7 @@ impl Run<'_> {
         let reason = error.chain();
         // Which of the parts is bad is not known here: all are looked at again when the shard is next wanted.
         for part in record.parts.iter().filter(|p| reason.contains(&p.blob.to_string())) {
-            let name = crate::format::name::shard(record.recipe, record.encoding, record.shard);
+            let name = Name::Shard { recipe: record.recipe, encoding: record.encoding, shard: record.shard }.to_string();
             self.dataset.store.report(&Report { version: crate::format::VERSION, blob: part.blob, record: name, found: reason.clone() })?;
         }
         (self.options.progress)(Event::Bad { stage: stage.name.clone(), partition, reason });
