@@ -6,3 +6,4 @@ pub mod cut;
 pub mod key;
 pub mod order;
 pub mod partition;
+pub mod snapshot;
