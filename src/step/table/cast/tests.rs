@@ -2,8 +2,8 @@
 
 use crate::step::table::tests::{batch, build, failures, golden, refused, run, texts};
 use arrow::array::*;
-use arrow::datatypes::*;
 use arrow::datatypes::extension::{FixedShapeTensor, VariableShapeTensor};
+use arrow::datatypes::*;
 use half::f16;
 use std::sync::Arc;
 
