@@ -214,24 +214,31 @@ pub fn order_parameters(pipeline: &Pipeline, snapshot: &Snapshot) -> (u32, u32) 
 
 /// Binds every step to the schema that reaches it, for each split.
 pub fn chains(pipeline: &Pipeline, source: &canonical::Value, input: &SchemaRef, base: &Path) -> Result<Vec<Split>> {
-    let mut shared = Binder { base, schema: input.clone(), steps: Vec::new(), own: false };
-    if let Some((text, span)) = &pipeline.source.filter {
-        shared.filter(text, span)?;
-    }
-    shared.steps(&pipeline.steps)?;
+    let mut shared = Binder { base, schema: input.clone(), steps: Vec::new() };
+    shared.filter(pipeline.source.filter.as_ref())?;
+    shared.bind(&pipeline.steps)?;
+    let chain = |split: Option<&pipeline::Split>, bound: &Binder| {
+        let names = pipeline.stage_names(split)?.into_iter().skip(1);
+        let steps = names.zip(&bound.steps).enumerate().map(|(index, (name, step))| Named {
+            name,
+            step: step.clone(),
+            own: index >= shared.steps.len(),
+        });
+        Chain::new(source, input.clone(), steps.collect())
+    };
     if pipeline.splits.is_empty() {
-        let chain = Chain::new(source, input.clone(), shared.steps)?;
-        return Ok(vec![Split { name: None, chain, shuffle: None }]);
+        return Ok(vec![Split { name: None, chain: chain(None, &shared)?, shuffle: None }]);
     }
     let mut splits = Vec::new();
     for split in &pipeline.splits {
-        let mut bound = Binder { own: true, ..shared.clone() };
-        if let Some((text, span)) = &split.filter {
-            bound.filter(text, span)?;
-        }
-        bound.steps(&split.steps)?;
-        let chain = Chain::new(source, input.clone(), bound.steps)?;
-        splits.push(Split { name: Some(split.name.clone()), chain, shuffle: split.shuffle });
+        let mut bound = shared.clone();
+        bound.filter(split.filter.as_ref())?;
+        bound.bind(&split.steps)?;
+        splits.push(Split {
+            name: Some(split.name.clone()),
+            chain: chain(Some(split), &bound)?,
+            shuffle: split.shuffle,
+        });
     }
     Ok(splits)
 }
@@ -241,31 +248,28 @@ pub fn chains(pipeline: &Pipeline, source: &canonical::Value, input: &SchemaRef,
 struct Binder<'a> {
     base: &'a Path,
     schema: SchemaRef,
-    steps: Vec<Named>,
-    own: bool,
+    steps: Vec<Arc<dyn Step>>,
 }
 
 impl Binder<'_> {
-    fn filter(&mut self, text: &str, span: &Span) -> Result<()> {
-        let step = table::filter_step(text, span, &self.schema)?;
-        let taken = self.steps.iter().any(|s| s.name == "where");
-        self.push(if taken { "split_where" } else { "where" }, step);
-        Ok(())
+    fn filter(&mut self, filter: Option<&(String, Span)>) -> Result<()> {
+        match filter {
+            Some((text, span)) => table::filter_step(text, span, &self.schema).map(|step| self.push(step)),
+            None => Ok(()),
+        }
     }
 
-    fn steps(&mut self, steps: &[pipeline::Step]) -> Result<()> {
+    fn bind(&mut self, steps: &[pipeline::Step]) -> Result<()> {
         for step in steps {
             let request = Build { params: &step.params, span: &step.span, input: &self.schema, base: self.base };
-            let built = registry::build(&step.name, &request)?;
-            let short = step.name.rsplit('.').next().unwrap_or(&step.name);
-            self.push(step.alias.as_deref().unwrap_or(short), built);
+            self.push(registry::build(&step.name, &request)?);
         }
         Ok(())
     }
 
-    fn push(&mut self, name: &str, step: Arc<dyn Step>) {
+    fn push(&mut self, step: Arc<dyn Step>) {
         self.schema = step.output_schema().clone();
-        self.steps.push(Named { name: name.to_owned(), step, own: self.own });
+        self.steps.push(step);
     }
 }
 
