@@ -5,6 +5,7 @@ pub mod canonical;
 pub mod document;
 pub mod encoding;
 pub mod entry;
+mod guard;
 pub mod head;
 pub mod name;
 pub mod record;

@@ -164,7 +164,10 @@ mod tests {
                 let _ = decode(&STANDARD.encode(&changed));
             }
             // The last bytes are padding.
-            assert!(decode(&STANDARD.encode(&bytes[..at])).is_ok_and(|s| s == schema()) == (at > bytes.len() - 4), "cut at {at}");
+            assert!(
+                decode(&STANDARD.encode(&bytes[..at])).is_ok_and(|s| s == schema()) == (at > bytes.len() - 4),
+                "cut at {at}"
+            );
         }
         assert!(decode("?").is_err() && decode("").is_err());
     }
