@@ -40,29 +40,37 @@ impl Pass {
     }
 }
 
+/// What the round keys of all blocks of an epoch are made from.
+#[derive(Debug, Clone)]
+pub(super) struct EpochKeys([u64; ROUNDS]);
+
+impl EpochKeys {
+    pub fn new(params: &Params) -> Self {
+        let mut writer = Writer::new(Domain::BlockOrder);
+        writer.list(2);
+        writer.int(params.seed.into());
+        writer.int(params.epoch.into());
+        let mut bytes = [0; 8 * ROUNDS];
+        writer.stream().fill(&mut bytes);
+        let mut keys = [0; ROUNDS];
+        for (key, word) in keys.iter_mut().zip(bytes.as_chunks::<8>().0) {
+            *key = u64::from_le_bytes(*word);
+        }
+        EpochKeys(keys)
+    }
+
+    /// Arithmetic rather than a hash for each block: a single position then costs no more than its neighbours.
+    pub fn block(&self, lane: u32, pass: Pass, block: u64) -> Keys {
+        let tweak = mix(mix(2 * u64::from(lane) + pass as u64).wrapping_add(block));
+        Keys(self.0.map(|key| mix(key.wrapping_add(tweak))))
+    }
+}
+
 /// The round keys of one block.
 #[derive(Debug, Clone)]
 pub(super) struct Keys([u64; ROUNDS]);
 
 impl Keys {
-    pub fn new(params: &Params, lane: u32, pass: Pass, block: u64) -> Self {
-        let mut writer = Writer::new(Domain::BlockOrder);
-        writer.list(5);
-        writer.int(params.seed.into());
-        writer.int(params.epoch.into());
-        writer.int(lane.into());
-        writer.int(pass as i128);
-        writer.int(block.into());
-        let mut bytes = [0; 8 * ROUNDS];
-        writer.stream().fill(&mut bytes);
-        let (words, _) = bytes.as_chunks::<8>();
-        let mut keys = [0; ROUNDS];
-        for (key, word) in keys.iter_mut().zip(words) {
-            *key = u64::from_le_bytes(*word);
-        }
-        Keys(keys)
-    }
-
     /// A bijection on `0..size`: an alternating Feistel network on the bits that `size - 1` needs, walked until it comes
     /// back into the range, which takes fewer than two steps on average.
     pub fn permute(&self, index: u64, size: u64) -> u64 {
@@ -76,10 +84,9 @@ impl Keys {
         let mut value = index;
         loop {
             let (mut high, mut low) = (value >> low_bits, value & low_mask);
-            let (pairs, _) = self.0.as_chunks::<2>();
-            for [first, second] in pairs {
-                low ^= mix(high, *first) & low_mask;
-                high ^= mix(low, *second) & high_mask;
+            for [first, second] in self.0.as_chunks::<2>().0 {
+                low ^= mix(high ^ first) & low_mask;
+                high ^= mix(low ^ second) & high_mask;
             }
             value = high << low_bits | low;
             if value < size {
@@ -89,9 +96,9 @@ impl Keys {
     }
 }
 
-/// The round function: 32 well-mixed bits, as many as half a block's number can need.
-fn mix(half: u64, key: u64) -> u64 {
-    let mut word = (half ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    word ^= word >> 32;
-    word.wrapping_mul(0xd6e8_feb8_6659_fd93) >> 32
+/// A bijection on 64 bits in which every bit of the input moves every bit of the output (SplitMix64's finalizer).
+fn mix(mut word: u64) -> u64 {
+    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
 }

@@ -11,7 +11,7 @@ pub mod cursor;
 
 use crate::error::{Error, Result};
 use crate::format::canonical::{Domain, Writer};
-use block::{Keys, Pass};
+use block::{EpochKeys, Keys, Pass};
 use std::ops::Range;
 
 /// L where a pipeline doesn't set it.
@@ -53,6 +53,7 @@ pub struct Epoch {
     shards: Vec<u32>,
     /// Where each shard begins on the line, and where the last one ends.
     starts: Vec<u64>,
+    keys: EpochKeys,
 }
 
 /// K where a pipeline doesn't set it: 64 where shards are random mixtures of the dataset; else the largest power of two
@@ -96,7 +97,7 @@ impl Epoch {
                 .ok_or_else(|| Error::invalid("the rows of all partitions exceed 2^64 - 1"))?;
             starts.push(end);
         }
-        Ok(Epoch { params, shards, starts })
+        Ok(Epoch { keys: EpochKeys::new(&params), params, shards, starts })
     }
 
     pub fn params(&self) -> &Params {
@@ -220,7 +221,7 @@ impl<'a> Mixer<'a> {
             };
             let keys = match slot {
                 Some((number, keys)) if *number == block.number => keys,
-                _ => &slot.insert((block.number, Keys::new(params, lane, pass, block.number))).1,
+                _ => &slot.insert((block.number, self.epoch.keys.block(lane, pass, block.number))).1,
             };
             let size = block.rows.end - block.rows.start;
             offset = block.rows.start + keys.permute(offset - block.rows.start, size);
