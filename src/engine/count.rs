@@ -47,7 +47,9 @@ pub fn order(
                     }
                     (None, Some(pool)) => {
                         let source = dataset.source.as_ref().ok_or_else(|| {
-                            Error::invalid("this split's rows were never counted and there is no source to count them from")
+                            Error::invalid(
+                                "this split's rows were never counted and there is no source to count them from",
+                            )
                         })?;
                         by_running(pool, source, snapshot, chain, partition)?
                     }
@@ -89,7 +91,13 @@ fn from_shard(shard: &StoredShard, schema: &Schema, partition: usize) -> Result<
 }
 
 /// The order table of one partition by running the chain from the source up to its last deterministic stage.
-fn by_running(pool: &Pool, source: &Arc<Source>, snapshot: &Arc<Snapshot>, chain: &Chain, partition: usize) -> Result<OrderRow> {
+fn by_running(
+    pool: &Pool,
+    source: &Arc<Source>,
+    snapshot: &Arc<Snapshot>,
+    chain: &Chain,
+    partition: usize,
+) -> Result<OrderRow> {
     let target = chain.stages[chain.last_deterministic()].recipe;
     let tree = Arc::new(Tree::new(std::slice::from_ref(chain), chain.stages[0].recipe, &[target])?);
     let mut map = Vec::new();

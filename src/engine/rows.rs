@@ -21,7 +21,8 @@ impl Rows {
     /// Rows straight from the source, the first of which is the partition's row `first`.
     pub fn from_source(batch: RecordBatch, first: u64) -> Result<Self> {
         let end = first + batch.num_rows() as u64;
-        let end = u32::try_from(end).map_err(|_| Error::invalid(format!("a partition of {end} rows; at most 2^32 - 1 fit")))?;
+        let end = u32::try_from(end)
+            .map_err(|_| Error::invalid(format!("a partition of {end} rows; at most 2^32 - 1 fit")))?;
         Ok(Rows { source: UInt32Array::from_iter_values(first as u32..end), batch })
     }
 
@@ -64,7 +65,8 @@ impl Rows {
             return Ok(one.clone());
         }
         let source: Vec<&dyn Array> = parts.iter().map(|p| &p.source as _).collect();
-        let source = if source.is_empty() { UInt32Array::from_iter_values([]) } else { concat(&source)?.as_primitive().clone() };
+        let source =
+            if source.is_empty() { UInt32Array::from_iter_values([]) } else { concat(&source)?.as_primitive().clone() };
         Ok(Rows { batch: concat_batches(schema, parts.iter().map(|p| &p.batch))?, source })
     }
 

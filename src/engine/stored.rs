@@ -49,7 +49,8 @@ impl StoredShard {
     /// Decodes one chunk, verified at first use; an error names the blob.
     pub fn chunk(&self, chunk: usize, columns: Option<&[usize]>) -> Result<RecordBatch> {
         let (part, number, _) = self.chunks[chunk];
-        let named = |e: Error| e.during(format!("blob {} of shard {}", self.record.parts[part].blob, self.record.shard));
+        let named =
+            |e: Error| e.during(format!("blob {} of shard {}", self.record.parts[part].blob, self.record.shard));
         self.parts[part].chunk(number, columns).map_err(named)
     }
     /// The blob that holds a chunk.

@@ -50,11 +50,10 @@ impl Local {
     }
 
     pub fn put(&self, bytes: &[u8], path: &Path, replace: bool) -> Result<Put> {
-        let directory = parent(path)?;
-        if !replace && let Some(exists) = self.bytes(path)? {
-            return self.exists(exists, directory);
+        if !replace && let Some(found) = self.bytes(path)? {
+            return self.exists(found, parent(path)?);
         }
-        let mut temporary = self.temporary_in(directory)?;
+        let mut temporary = self.temporary_in(parent(path)?)?;
         temporary.write_all(bytes).map_err(|e| failure("write", path, e))?;
         self.publish(temporary, path, replace)
     }
@@ -63,6 +62,9 @@ impl Local {
     /// later, on the strength of this, can't survive a power cut without it.
     pub fn publish(&self, temporary: Temporary, path: &Path, replace: bool) -> Result<Put> {
         let directory = parent(path)?;
+        if !replace && let Some(found) = self.bytes(path)? {
+            return self.exists(found, directory);
+        }
         temporary.file().sync_all().map_err(|e| failure("write", path, e))?;
         self.make_directory(directory).map_err(|e| failure("make the directory", directory, e))?;
         if temporary.place(path, replace, self.means).map_err(|e| failure("publish", path, e))? {
@@ -133,6 +135,10 @@ impl Local {
             return Err(too_long(bytes.len() as u64));
         }
         Ok(Some(bytes))
+    }
+
+    pub fn reader(&self, path: &Path) -> Result<Option<impl Read + use<>>> {
+        Ok(open(path)?.map(|(file, _)| file))
     }
 
     pub fn bytes(&self, path: &Path) -> Result<Option<u64>> {

@@ -115,6 +115,12 @@ impl Storage {
         self.local.bytes(&self.path(name)?)
     }
 
+    /// An object to be read from its beginning; `None` where there is none. Unlike a mapping, it survives a disk that fails:
+    /// that is an error which says so.
+    pub fn reader(&self, name: &str) -> Result<Option<impl io::Read + use<>>> {
+        self.local.reader(&self.path(name)?)
+    }
+
     /// The whole object mapped read-only; `Corrupt` unless its length is `bytes`; `NotFound` where there is none.
     pub fn map(&self, name: &str, bytes: u64) -> Result<Buffer> {
         self.local.map(&self.path(name)?, bytes)
@@ -132,11 +138,21 @@ impl Storage {
         Ok(found)
     }
 
-    /// Names of the directories directly below `prefix` (empty: all), sorted.
+    /// Names of the directories directly below `prefix` (empty: the root), sorted.
     pub fn list_directories(&self, prefix: &str) -> Result<Vec<String>> {
-        let mut names = self.local.children(&self.directory(prefix)?)?;
-        names.retain(|(_, metadata)| metadata.is_dir());
-        let mut names: Vec<String> = names.into_iter().map(|(name, _)| name).collect();
+        self.children(prefix, |metadata| metadata.is_dir())
+    }
+
+    /// Names of the files directly below `prefix` (empty: the root), sorted.
+    pub fn list_files(&self, prefix: &str) -> Result<Vec<String>> {
+        self.children(prefix, |metadata| metadata.is_file())
+    }
+
+    fn children(&self, prefix: &str, keep: fn(&std::fs::Metadata) -> bool) -> Result<Vec<String>> {
+        let children = self.local.children(&self.directory(prefix)?)?;
+        let kept =
+            children.into_iter().filter(|(name, metadata)| keep(metadata) && !name.starts_with(temporary::PREFIX));
+        let mut names: Vec<String> = kept.map(|(name, _)| name).collect();
         names.sort_unstable();
         Ok(names)
     }

@@ -29,7 +29,10 @@ pub struct Estimate {
 
 /// One estimate for each target; all zero for an empty snapshot.
 pub fn estimate(dataset: &Dataset, snapshot: &Arc<Snapshot>, targets: &[Target]) -> Result<Vec<Estimate>> {
-    let source = dataset.source.as_ref().ok_or_else(|| Error::invalid("an estimate needs the source; open the pipeline file"))?;
+    let source = dataset
+        .source
+        .as_ref()
+        .ok_or_else(|| Error::invalid("an estimate needs the source; open the pipeline file"))?;
     let chains = dataset.chains();
     let recipes: Vec<_> = targets.iter().map(|t| t.recipe).collect();
     let tree = Tree::new(&chains, chains[0].stages[0].recipe, &recipes)?;

@@ -65,7 +65,13 @@ struct Run<'a> {
 }
 
 /// Runs the plan. Errors of single partitions are in the outcome; `Err` is for what stops everything.
-pub fn run(dataset: &Dataset, snapshot: &Arc<Snapshot>, targets: &[Target], plan: Plan, options: &Options) -> Result<Outcome> {
+pub fn run(
+    dataset: &Dataset,
+    snapshot: &Arc<Snapshot>,
+    targets: &[Target],
+    plan: Plan,
+    options: &Options,
+) -> Result<Outcome> {
     let drivers = DRIVERS.min(options.pool.threads()).min(plan.jobs.len()).max(1);
     let chains = dataset.chains();
     let run = Run {
@@ -90,7 +96,12 @@ pub fn run(dataset: &Dataset, snapshot: &Arc<Snapshot>, targets: &[Target], plan
                     match run.partition(job) {
                         Ok(()) => {}
                         // What is wrong with one partition's data must not keep the others from being finished.
-                        Err(error) if matches!(error.kind(), Kind::Conflict | Kind::NotFound | Kind::Invalid | Kind::Corrupt) => {
+                        Err(error)
+                            if matches!(
+                                error.kind(),
+                                Kind::Conflict | Kind::NotFound | Kind::Invalid | Kind::Corrupt
+                            ) =>
+                        {
                             run.outcome.lock().expect("no panics while locked").errors.push((job.partition, error));
                         }
                         Err(error) => *fatal.lock().expect("no panics while locked") = Some(error),
@@ -142,7 +153,8 @@ impl Run<'_> {
         let (recipe, pieces) = match from {
             Start::Source => {
                 let source = self.dataset.source.as_ref();
-                let source = source.ok_or_else(|| Error::invalid("computing needs the source; open the pipeline file"))?;
+                let source =
+                    source.ok_or_else(|| Error::invalid("computing needs the source; open the pipeline file"))?;
                 (self.chains[0].stages[0].recipe, input::from_source(source, self.snapshot, partition)?)
             }
             Start::Stored { stage, record } => {
@@ -239,8 +251,14 @@ impl Run<'_> {
         let reason = error.chain();
         // Which of the parts is bad is not known here: all are looked at again when the shard is next wanted.
         for part in record.parts.iter().filter(|p| reason.contains(&p.blob.to_string())) {
-            let name = Name::Shard { recipe: record.recipe, encoding: record.encoding, shard: record.shard }.to_string();
-            self.dataset.store.report(&Report { version: crate::format::VERSION, blob: part.blob, record: name, found: reason.clone() })?;
+            let name =
+                Name::Shard { recipe: record.recipe, encoding: record.encoding, shard: record.shard }.to_string();
+            self.dataset.store.report(&Report {
+                version: crate::format::VERSION,
+                blob: part.blob,
+                record: name,
+                found: reason.clone(),
+            })?;
         }
         (self.options.progress)(Event::Bad { stage: stage.name.clone(), partition, reason });
         Ok(())

@@ -224,8 +224,22 @@ mod speed {
     #[test]
     fn speed() {
         let n = 100_000u32;
-        let entries = Entries { carried: None, entries: (0..n).map(|i| Entry { key: format!("n{:08}/img_{i:08}.JPEG", i * 7919 % 1000), file: None, identity: Identity::Content(crate::id::Digest::of(&i.to_le_bytes())), range: None, bytes: (i as u64 * 7919) % 200000, rows: 1, partition: i / 1000 }).collect() };
-        let rows: Vec<_> = (0..100).map(|partition| OrderRow { partition, rows: 1000, row_map: Some((0..1000).collect()) }).collect();
+        let entries = Entries {
+            carried: None,
+            entries: (0..n)
+                .map(|i| Entry {
+                    key: format!("n{:08}/img_{i:08}.JPEG", i * 7919 % 1000),
+                    file: None,
+                    identity: Identity::Content(crate::id::Digest::of(&i.to_le_bytes())),
+                    range: None,
+                    bytes: (i as u64 * 7919) % 200000,
+                    rows: 1,
+                    partition: i / 1000,
+                })
+                .collect(),
+        };
+        let rows: Vec<_> =
+            (0..100).map(|partition| OrderRow { partition, rows: 1000, row_map: Some((0..1000).collect()) }).collect();
         for _ in 0..3 {
             let t = std::time::Instant::now();
             snapshot_id(&entries);

@@ -6,6 +6,7 @@ use crate::engine::known::Known;
 use crate::engine::rows::{Rows, batch_bytes};
 use crate::engine::stored::StoredShard;
 use crate::error::{Error, Kind, Result};
+use crate::format::encoding::{Codec, Container, Encoding};
 use crate::format::head::Report;
 use crate::format::name::Name;
 use crate::format::record::Record;
@@ -18,7 +19,7 @@ use crate::plan::snapshot::Snapshot;
 use crate::reader::cache::Cache;
 use crate::step::Cardinality;
 use arrow::array::{AsArray, RecordBatch, UInt32Array};
-use arrow::datatypes::UInt32Type;
+use arrow::datatypes::{SchemaRef, UInt32Type};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
@@ -100,19 +101,21 @@ impl Fetch {
                     outputs.push(done.batch);
                     at += group;
                 }
-                Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) && self.leave(taken, &error)? => {}
+                Err(error)
+                    if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) && self.leave(taken, &error)? => {}
                 Err(error) => return Err(error),
             }
         }
         match outputs.as_slice() {
             [one] => Ok(one.clone()),
-            many => {
-                let schema = self.chain.stages[end].step.as_ref().map(|s| s.output_schema().clone());
-                let schema = schema.or_else(|| many.first().map(RecordBatch::schema));
-                let schema = schema.ok_or_else(|| Error::internal("an empty request"))?;
-                Ok(arrow::compute::concat_batches(&schema, many)?)
-            }
+            many => Ok(arrow::compute::concat_batches(&self.schema(), many)?),
         }
+    }
+
+    /// The schema of what `fetch` returns.
+    pub fn schema(&self) -> SchemaRef {
+        let last = &self.chain.stages[self.chain.stages.len() - 1];
+        last.step.as_ref().map_or_else(|| last.schema.clone(), |s| s.output_schema().clone())
     }
 
     /// How many of the first rows to compute together: those that come from one stage, by size.
@@ -156,14 +159,18 @@ impl Fetch {
     }
 
     fn changes_rows(&self, stage: usize) -> bool {
-        self.chain.stages[stage + 1..=self.last_deterministic.max(stage)].iter().any(|s| s.cardinality() != Cardinality::OneToOne)
+        self.chain.stages[stage + 1..=self.last_deterministic.max(stage)]
+            .iter()
+            .any(|s| s.cardinality() != Cardinality::OneToOne)
     }
 
     /// Rows of one partition through steps that drop or add rows: all that their source rows give, then those asked for.
     fn through_row_changes(&self, rows: &[Row], stage: usize) -> Result<Rows> {
         let partition = rows[0].partition;
         let order = self.order.get(partition as usize);
-        let map = order.and_then(|o| o.row_map.as_ref()).ok_or_else(|| Error::internal("an order table without its row map"))?;
+        let map = order
+            .and_then(|o| o.row_map.as_ref())
+            .ok_or_else(|| Error::internal("an order table without its row map"))?;
         // (source row, how many earlier rows come from the same one)
         let wanted: Vec<(u32, usize)> = rows
             .iter()
@@ -180,7 +187,13 @@ impl Fetch {
                 None => picks.push((partition, u64::from(source))),
                 Some(rows) => {
                     let from = rows.values().partition_point(|s| *s < source);
-                    picks.extend(rows.values()[from..].iter().take_while(|s| **s == source).enumerate().map(|(i, _)| (partition, (from + i) as u64)));
+                    picks.extend(
+                        rows.values()[from..]
+                            .iter()
+                            .take_while(|s| **s == source)
+                            .enumerate()
+                            .map(|(i, _)| (partition, (from + i) as u64)),
+                    );
                 }
             }
         }
@@ -193,7 +206,9 @@ impl Fetch {
             .map(|(source, nth)| {
                 let at = done.source.values().partition_point(|s| s < source) + nth;
                 let there = done.source.values().get(at) == Some(source);
-                there.then_some(at as u32).ok_or_else(|| Error::conflict("the steps gave other rows than were counted: a step isn't deterministic"))
+                there.then_some(at as u32).ok_or_else(|| {
+                    Error::conflict("the steps gave other rows than were counted: a step isn't deterministic")
+                })
             })
             .collect::<Result<_>>()?;
         done.take(&UInt32Array::from(found))
@@ -225,7 +240,7 @@ impl Fetch {
             let index = match keys.iter().rposition(|k| *k == key) {
                 Some(index) => index,
                 None => {
-                    chunks.push(self.chunks.get(&key, || self.open_chunk(&shard, chunk))?);
+                    chunks.push(self.chunks.get(&key, || self.open_chunk(&shard, chunk, start))?);
                     keys.push(key);
                     keys.len() - 1
                 }
@@ -278,16 +293,20 @@ impl Fetch {
         })
     }
 
-    fn open_chunk(&self, shard: &Shard, chunk: usize) -> Result<(Arc<Chunk>, usize)> {
+    fn open_chunk(&self, shard: &Shard, chunk: usize, start: u64) -> Result<(Arc<Chunk>, usize)> {
         let rows = match &shard.stored {
-            Some(stored) => Rows::from_stored(stored.chunk(chunk, None)?, stored.chunk_start(chunk))?,
+            Some(stored) => Rows::from_stored(stored.chunk(chunk, None)?, start)?,
             None => {
-                let batches = self.source()?.read_stream(&self.snapshot.entries, chunk..chunk + 1)?.collect::<Result<Vec<_>>>()?;
+                let batches = self
+                    .source()?
+                    .read_stream(&self.snapshot.entries, chunk..chunk + 1)?
+                    .collect::<Result<Vec<_>>>()?;
                 let schema = self.source()?.schema()?;
-                Rows::from_source(arrow::compute::concat_batches(&schema, &batches)?, 0)?
+                Rows::from_source(arrow::compute::concat_batches(&schema, &batches)?, start)?
             }
         };
-        let mapped = shard.stored.as_ref().is_some_and(|s| s.record.encoding.to_string() == "arrow-none");
+        let plain = Encoding { container: Container::Arrow, codec: Codec::None };
+        let mapped = shard.stored.as_ref().is_some_and(|s| s.record.encoding == plain);
         let weight = if mapped { 4096 } else { batch_bytes(&rows.batch, 0, rows.len()).max(1) };
         Ok((Arc::new(Chunk { rows, handed_out: Mutex::new(0) }), weight))
     }
@@ -296,12 +315,18 @@ impl Fetch {
         self.shards.get(&partition, || {
             loop {
                 let (stage, record) = self.origin(partition as usize)?;
-                let Some(record) = record else { return Ok((Arc::new(Shard { stage: 0, stored: None, rows: None }), 1)) };
+                let Some(record) = record else {
+                    return Ok((Arc::new(Shard { stage: 0, stored: None, rows: None }), 1));
+                };
                 let opened = StoredShard::open(&self.dataset.store, record.clone(), &self.chain.stages[stage].schema)
-                    .and_then(|stored| Ok(Shard { stage, rows: self.source_rows(&stored, stage)?, stored: Some(stored) }));
+                    .and_then(|stored| {
+                        Ok(Shard { stage, rows: self.source_rows(&stored, stage)?, stored: Some(stored) })
+                    });
                 match opened {
                     Ok(shard) => return Ok((Arc::new(shard), 1)),
-                    Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) => self.report(&record, stage, &error),
+                    Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) => {
+                        self.report(&record, stage, &error)
+                    }
                     Err(error) => return Err(error),
                 }
             }

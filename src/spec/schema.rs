@@ -99,7 +99,7 @@ fn field(name: &str) -> Value {
                 "bytes": {
                     "anyOf": [
                         { "type": "integer", "minimum": 1 },
-                        { "type": "string", "pattern": "^ *[0-9]+(\\.[0-9]+)? *([kKmMgGtTpPeE][iI]?)?[bB]? *$" },
+                        { "type": "string", "pattern": "^ *[0-9]+(\\.[0-9]+)? *(([kKmMgGtTpPeE][iI]?)?[bB])? *$" },
                     ],
                     "description": "Most bytes as listed, such as 64MiB (the default).",
                 },

@@ -110,9 +110,7 @@ pub fn read_on_error(root: &Node) -> Result<OnError> {
         None if keep => Ok(OnError::Keep { max_errors: MAX_ERRORS }),
         None => Ok(OnError::Fail),
         Some(node) if keep => Ok(OnError::Keep { max_errors: read_share(node)? }),
-        Some(node) => {
-            Err(node.span.error("max_errors has a meaning with on_error: keep only; expected that beside it"))
-        }
+        Some(node) => Err(node.span.error("expected on_error: keep beside it")),
     }
 }
 

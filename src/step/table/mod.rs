@@ -8,7 +8,7 @@ mod rename;
 mod select;
 
 pub use filter::filter_step;
-pub use index::parse_classes;
+pub use index::{CLASSES, parse_classes};
 
 use crate::error::{Error, Result};
 use crate::format::ERROR;

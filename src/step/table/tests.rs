@@ -114,7 +114,7 @@ fn select_says_what_is_wrong() {
             "{ columns: [label, wieght] }",
             "t.yaml:1:26: step.columns: unknown column \"wieght\"; did you mean \"weight\"?",
         ),
-        ("{ columns: [label, label] }", "t.yaml:1:25: step.columns: the column \"label\" is named twice"),
+        ("{ columns: [label, label] }", "t.yaml:1:26: step.columns: the column \"label\" is named twice"),
         ("{ columns: [x], except: [y] }", "t.yaml:1:1: expected either `columns:` or `except:`, with a list of names"),
         ("{ except: [_key] }", "\"_key\" begins with `_`: those columns are Forebay's own and always kept"),
         ("{ column: [x] }", "columns"),
