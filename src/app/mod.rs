@@ -9,3 +9,5 @@ pub mod open;
 pub mod project;
 pub mod store_stages;
 pub mod targets;
+pub mod trace;
+pub mod values;
