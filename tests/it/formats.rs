@@ -12,7 +12,7 @@ use forebay::format::name::Name;
 use forebay::format::record::{Chunk, Part, Record, Span};
 use forebay::format::table::{Entries, OrderRow};
 use forebay::format::{VERSION, schema};
-use forebay::id::{Digest, OrderId, RecipeKey, ShardKey, SnapshotId};
+use forebay::id::{Digest, OrderId, RecipeKey, ShardKey};
 use forebay::plan::key;
 use forebay::step::{Cardinality, Info, Purity};
 use serde_json::json;
