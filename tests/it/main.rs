@@ -2,4 +2,5 @@
 
 mod formats;
 mod pipeline_file;
+mod shards;
 mod structure;
