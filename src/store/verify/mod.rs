@@ -117,7 +117,9 @@ pub fn verify(store: &Store, options: &Options) -> Result<Verified> {
     let mut good = HashSet::new();
     let mut rows = HashMap::new();
     let mut settle = |outcome: Outcome, rows: &mut HashMap<Shard, ShardRow>| {
-        outcome.refers_to.iter().for_each(|blob| drop(orphans.remove(blob)));
+        for blob in &outcome.refers_to {
+            orphans.remove(blob);
+        }
         verified.findings.extend(outcome.findings);
         verified.bytes_read += outcome.bytes_read;
         verified.parts_read += outcome.parts_read;
