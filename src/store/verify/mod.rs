@@ -319,7 +319,12 @@ impl Verifier<'_> {
             }
             let recorded = rows.get(&(recipe, encoding, row.shard)).cloned();
             let matches = recorded.is_some_and(|found| ShardRow { partition: row.partition, ..found } == *row);
-            if !matches && !self.store.is_in_force(recipe, encoding, row)? {
+            // Records published or removed since they were listed count as they are now.
+            let in_force = || match self.store.is_in_force(recipe, encoding, row) {
+                Err(error) if error.kind() == Kind::Invalid => Ok(true),
+                result => result,
+            };
+            if !matches && !in_force()? {
                 stale.push(row);
             }
         }
