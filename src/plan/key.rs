@@ -218,28 +218,3 @@ mod tests {
         assert_ne!(base, key(field(), &[step::Info { version: 2, ..info(Value::Null) }]));
     }
 }
-#[cfg(test)]
-mod speed {
-    use super::*;
-    #[test]
-    fn speed() {
-        let n = 100_000u32;
-        let entries = Entries { carried: None, entries: (0..n).map(|i| Entry { key: format!("n{:08}/img_{i:08}.JPEG", i * 7919 % 1000), file: None, identity: Identity::Content(crate::id::Digest::of(&i.to_le_bytes())), range: None, bytes: (i as u64 * 7919) % 200000, rows: 1, partition: i / 1000 }).collect() };
-        let rows: Vec<_> = (0..100).map(|partition| OrderRow { partition, rows: 1000, row_map: Some((0..1000).collect()) }).collect();
-        for _ in 0..3 {
-            let t = std::time::Instant::now();
-            snapshot_id(&entries);
-            let t1 = t.elapsed();
-            order_id(&entries.entries, &rows);
-            let t2 = t.elapsed();
-            let bytes = entries.encode().unwrap();
-            let t3 = t.elapsed();
-            let len = bytes.len();
-            let b = arrow::buffer::Buffer::from_vec(bytes);
-            let t3b = t.elapsed();
-            Entries::decode(&b).unwrap();
-            let t4 = t.elapsed();
-            println!("snapshot {t1:?} order {:?} encode {:?} ({len}) decode {:?}", t2 - t1, t3 - t2, t4 - t3b);
-        }
-    }
-}
