@@ -3,4 +3,5 @@
 mod formats;
 mod pipeline_file;
 mod shards;
+mod store;
 mod structure;
