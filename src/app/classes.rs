@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::io::Storage;
 use crate::step::table::{CLASSES, MAX_CLASSES, parse_classes};
-use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field};
 use std::collections::BTreeSet;

@@ -1,4 +1,7 @@
 //! The one integration test binary.
 
+mod formats;
 mod pipeline_file;
+mod shards;
+mod store;
 mod structure;
