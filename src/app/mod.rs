@@ -3,7 +3,9 @@
 //! (`init`), class names (`labels`, `classes`).
 
 pub mod catalog;
+pub mod classes;
 pub mod export;
+pub mod init;
 pub mod labels;
 pub mod open;
 pub mod project;
