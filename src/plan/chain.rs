@@ -45,6 +45,7 @@ pub struct Stage {
 }
 
 /// A step with the name its stage gets.
+#[derive(Debug, Clone)]
 pub struct Named {
     pub name: String,
     pub step: Arc<dyn Step>,
