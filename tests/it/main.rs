@@ -6,4 +6,5 @@ mod pipeline_file;
 mod reading;
 mod shards;
 mod store;
+mod plan;
 mod structure;
