@@ -7,4 +7,6 @@ mod reading;
 mod shards;
 mod store;
 mod plan;
+mod formats;
+mod pipeline_file;
 mod structure;
