@@ -1,1 +1,0 @@
-//! Tensor columns: the canonical Arrow extension types, and their binary form in Parquet.
