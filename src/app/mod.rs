@@ -3,9 +3,13 @@
 //! (`init`), class names (`labels`, `classes`).
 
 pub mod catalog;
+pub mod classes;
 pub mod export;
+pub mod init;
 pub mod labels;
 pub mod open;
 pub mod project;
 pub mod store_stages;
 pub mod targets;
+pub mod trace;
+pub mod values;

@@ -3,12 +3,14 @@
 
 mod completions;
 mod export;
+mod files;
 mod ls;
 mod materialize;
 mod output;
 mod place;
 mod progress;
 mod read;
+mod show;
 mod snapshot;
 mod verify;
 
@@ -61,6 +63,8 @@ enum Command {
     Materialize(materialize::Arguments),
     Read(read::Arguments),
     Ls(ls::Arguments),
+    Show(show::Arguments),
+    Files(files::Arguments),
     Export(export::Arguments),
     Verify(verify::Arguments),
     Completions(completions::Arguments),
@@ -99,6 +103,8 @@ pub fn main() -> ExitCode {
         Command::Materialize(arguments) => materialize::run(arguments, &context),
         Command::Read(arguments) => read::run(arguments, &context),
         Command::Ls(arguments) => ls::run(arguments, &context),
+        Command::Show(arguments) => show::run(arguments, &context),
+        Command::Files(arguments) => files::run(arguments, &context),
         Command::Export(arguments) => export::run(arguments, &context),
         Command::Verify(arguments) => verify::run(arguments, &context),
         Command::Completions(arguments) => completions::run(arguments, &context),
