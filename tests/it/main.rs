@@ -3,11 +3,9 @@
 mod fixture;
 mod formats;
 mod pipeline_file;
+mod plan;
 mod reading;
 mod shards;
-mod store;
-mod plan;
-mod formats;
-mod pipeline_file;
 mod sources;
+mod store;
 mod structure;
