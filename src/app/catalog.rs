@@ -35,7 +35,12 @@ pub fn pipeline(store: &Store, name: Option<&str>) -> Result<PipelineHead> {
         (Some(name), _) => name.to_owned(),
         (None, [only]) => only.clone(),
         (None, []) => return Err(Error::not_found("the store holds no pipeline yet; run `forebay materialize` first")),
-        (None, _) => return Err(Error::invalid(format!("the store holds several pipelines: {}; name one with --pipeline", names.join(", ")))),
+        (None, _) => {
+            return Err(Error::invalid(format!(
+                "the store holds several pipelines: {}; name one with --pipeline",
+                names.join(", ")
+            )));
+        }
     };
     store.pipeline(&name)?.ok_or_else(|| {
         let hint = match nearest(&name, names.iter().map(String::as_str)) {
@@ -83,7 +88,8 @@ pub fn stored_stage(
         return Err(Error::not_found(format!("pipeline {:?} has no stage {name:?}; {hint}", pipeline.name)));
     }
     let fits = |s: &&StageStatus| {
-        stage.is_none_or(|name| s.stage.name == name) && (split.is_none() || s.stage.split.is_none() || s.stage.split.as_deref() == split)
+        stage.is_none_or(|name| s.stage.name == name)
+            && (split.is_none() || s.stage.split.is_none() || s.stage.split.as_deref() == split)
     };
     for status in all.iter().rev().filter(fits) {
         let stored: Vec<cut::Stored> = status
@@ -116,7 +122,9 @@ impl StoredStage {
 }
 
 fn current(store: &Store, name: &str) -> Result<SnapshotHead> {
-    store
-        .current_snapshot(name)?
-        .ok_or_else(|| Error::not_found(format!("pipeline {name:?} has no snapshot yet; run `forebay snapshot` or `forebay materialize`")))
+    store.current_snapshot(name)?.ok_or_else(|| {
+        Error::not_found(format!(
+            "pipeline {name:?} has no snapshot yet; run `forebay snapshot` or `forebay materialize`"
+        ))
+    })
 }

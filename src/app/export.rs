@@ -18,15 +18,20 @@ pub struct Exported {
 pub fn export(store: &Store, stage: &StoredStage, directory: &Path) -> Result<Exported> {
     let occupied = std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some());
     if occupied || directory.is_file() {
-        return Err(Error::invalid(format!("{} is there and not empty; export into a new directory", directory.display())));
+        return Err(Error::invalid(format!(
+            "{} is there and not empty; export into a new directory",
+            directory.display()
+        )));
     }
     let sources = stage.paths(store)?;
-    let name = directory.file_name().ok_or_else(|| Error::invalid(format!("{} names no directory", directory.display())))?;
+    let name =
+        directory.file_name().ok_or_else(|| Error::invalid(format!("{} names no directory", directory.display())))?;
     let gathered = directory.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
     let result = gather(&sources, stage.manifest.encoding.extension(), &gathered).and_then(|counts| {
         // An empty directory that was there already makes way.
         let _ = std::fs::remove_dir(directory);
-        std::fs::rename(&gathered, directory).map_err(|e| Error::io(format!("cannot make {}", directory.display()), e))?;
+        std::fs::rename(&gathered, directory)
+            .map_err(|e| Error::io(format!("cannot make {}", directory.display()), e))?;
         Ok(counts)
     });
     if result.is_err() {
@@ -48,7 +53,11 @@ fn gather(sources: &[PathBuf], extension: &str, into: &Path) -> Result<(Vec<Stri
         } else {
             std::fs::copy(source, &target).map_err(|e| {
                 let error = Error::io(format!("cannot copy {} to {}", source.display(), target.display()), e);
-                if error.kind() == Kind::NotFound { error.during("a blob is gone; `forebay verify` finds out more") } else { error }
+                if error.kind() == Kind::NotFound {
+                    error.during("a blob is gone; `forebay verify` finds out more")
+                } else {
+                    error
+                }
             })?;
             copied += 1;
         }

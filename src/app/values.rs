@@ -30,7 +30,8 @@ pub fn short(field: &Field, array: &ArrayRef, row: usize) -> String {
         return "null".to_owned();
     }
     if let Ok(Kind::Fixed { .. } | Kind::Variable { .. }) = kind(field) {
-        let shape = View::new(field, array).ok().and_then(|v| v.row(row).ok().flatten().map(|r| (v.dtype(), r.shape.to_vec())));
+        let shape =
+            View::new(field, array).ok().and_then(|v| v.row(row).ok().flatten().map(|r| (v.dtype(), r.shape.to_vec())));
         return shape.map_or("?".to_owned(), |(dtype, shape)| format!("{} {shape:?}", dtype.name()));
     }
     if let Some(bytes) = array.as_binary_opt::<i64>() {
@@ -45,7 +46,9 @@ pub fn short(field: &Field, array: &ArrayRef, row: usize) -> String {
 /// A row as JSON: numbers and texts as they are, tensors and bytes by type and size.
 pub fn row_json(batch: &RecordBatch, row: usize) -> serde_json::Value {
     let fields = batch.schema_ref().fields().iter().zip(batch.columns());
-    serde_json::Value::Object(fields.map(|(field, array)| (field.name().clone(), value_json(field, array, row))).collect())
+    serde_json::Value::Object(
+        fields.map(|(field, array)| (field.name().clone(), value_json(field, array, row))).collect(),
+    )
 }
 
 fn value_json(field: &Field, array: &ArrayRef, row: usize) -> serde_json::Value {

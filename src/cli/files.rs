@@ -49,7 +49,9 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let (stage, split) = (arguments.stage.as_deref(), arguments.split.as_deref());
     let wanted = match (arguments.form, arguments.format) {
         (Form::Duckdb, Some(Container::Arrow)) => {
-            return Err(Error::invalid("DuckDB reads parquet only; materialize with --format parquet, or use --as polars"));
+            return Err(Error::invalid(
+                "DuckDB reads parquet only; materialize with --format parquet, or use --as polars",
+            ));
         }
         (Form::Duckdb, None) => Some(Container::Parquet),
         (_, format) => format,

@@ -77,6 +77,8 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         documents.push(json!({ "pipeline": name, "snapshots": snapshots, "stages": stages }));
     }
     let _ = write!(text, "{} in {}", size::print(usage.blob_bytes), count(usage.blobs, "blob"));
-    context.out.result(json!({ "pipelines": documents, "blobs": usage.blobs, "blob_bytes": usage.blob_bytes }), || text);
+    context
+        .out
+        .result(json!({ "pipelines": documents, "blobs": usage.blobs, "blob_bytes": usage.blob_bytes }), || text);
     Ok(())
 }

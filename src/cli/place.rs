@@ -30,7 +30,8 @@ impl Place {
         if !is_pipeline_file(path) {
             return Ok((existing(place)?, self.pipeline.clone()));
         }
-        let text = std::fs::read_to_string(path).map_err(|e| Error::io(format!("cannot read the pipeline file {place}"), e))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| Error::io(format!("cannot read the pipeline file {place}"), e))?;
         let pipeline = Pipeline::read(&text, path, &|name| std::env::var(name).ok())?;
         let store = existing(&store_url(&pipeline, &base(path), given))?;
         Ok((store, self.pipeline.clone().or(Some(pipeline.name))))
@@ -46,9 +47,9 @@ fn is_pipeline_file(path: &Path) -> bool {
 fn existing(url: &str) -> Result<Store> {
     let store = Store::open(url)?;
     match store.storage().local_path() {
-        Some(path) if !path.is_dir() => {
-            Err(Error::not_found(format!("there is no store at {url}; name one with --store, or run `forebay materialize` first")))
-        }
+        Some(path) if !path.is_dir() => Err(Error::not_found(format!(
+            "there is no store at {url}; name one with --store, or run `forebay materialize` first"
+        ))),
         _ => Ok(store),
     }
 }

@@ -95,7 +95,11 @@ impl Storing {
                 Event::Shard { stage, partition, rows, bytes } => {
                     sums.stored_bytes += bytes;
                     if self.out.verbose {
-                        eprintln!("stored shard {partition} of stage {stage}: {}, {}", count(rows, "row"), size::print(bytes));
+                        eprintln!(
+                            "stored shard {partition} of stage {stage}: {}, {}",
+                            count(rows, "row"),
+                            size::print(bytes)
+                        );
                     }
                 }
                 Event::Bad { stage, partition, reason } => {

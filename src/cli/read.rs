@@ -141,7 +141,8 @@ fn samples(arguments: &Arguments, opened: &Opened, context: &Context) -> Result<
     let mut text = String::new();
     for place in places {
         let traced = trace::trace(opened, split, place, arguments.seed, arguments.epoch)?;
-        let key = traced.first().map_or(String::new(), |t| t.rows.batch.column(0).as_string::<i64>().value(0).to_owned());
+        let key =
+            traced.first().map_or(String::new(), |t| t.rows.batch.column(0).as_string::<i64>().value(0).to_owned());
         let _ = writeln!(text, "{key}");
         let mut stages = Vec::new();
         for (number, stage) in traced.iter().enumerate() {

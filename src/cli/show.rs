@@ -30,7 +30,8 @@ pub struct Arguments {
     format: Option<Container>,
 }
 
-const CONSUMERS: [(Consumer, &str); 3] = [(Consumer::PyArrow, "pyarrow"), (Consumer::Polars, "polars"), (Consumer::DuckDb, "duckdb")];
+const CONSUMERS: [(Consumer, &str); 3] =
+    [(Consumer::PyArrow, "pyarrow"), (Consumer::Polars, "polars"), (Consumer::DuckDb, "duckdb")];
 
 pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let (store, name) = arguments.place.open(context)?;
@@ -70,7 +71,12 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
             let _ = writeln!(text, "  {:<20} {}", text_of(&column["name"]), text_of(&column["type"]));
         }
         for (name, classes) in &pipeline.classes {
-            let _ = writeln!(text, "{} of {name}: {}", count(classes.len() as u64, "class").replace("classs", "classes"), classes.join(", "));
+            let _ = writeln!(
+                text,
+                "{} of {name}: {}",
+                count(classes.len() as u64, "class").replace("classs", "classes"),
+                classes.join(", ")
+            );
         }
         let _ = writeln!(text, "in Python, with `path` a file of `forebay files`:");
         for column in columns.iter().filter(|c| !text_of(&c["name"]).starts_with('_')) {

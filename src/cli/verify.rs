@@ -12,7 +12,9 @@ use std::fmt::Write;
 
 /// Check every byte of a store against its digests
 #[derive(Args)]
-#[command(after_help = "Examples:\n  forebay verify photos.yaml\n  forebay verify photos.yaml --repair    then `forebay materialize` computes what was bad")]
+#[command(
+    after_help = "Examples:\n  forebay verify photos.yaml\n  forebay verify photos.yaml --repair    then `forebay materialize` computes what was bad"
+)]
 pub struct Arguments {
     #[command(flatten)]
     place: Place,
@@ -50,7 +52,8 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         let mut text = String::new();
         for finding in &verified.findings {
             let done = finding.repaired.map_or(String::new(), |d| format!("; {d}"));
-            let _ = writeln!(text, "{}\n  expected {}, found {}{done}", finding.object, finding.expected, finding.found);
+            let _ =
+                writeln!(text, "{}\n  expected {}, found {}{done}", finding.object, finding.expected, finding.found);
         }
         let bad = verified.findings.len() as u64;
         let _ = write!(
@@ -69,7 +72,9 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         return Ok(());
     }
     if !arguments.repair {
-        context.out.note("`forebay verify --repair` reports what is bad, so that the next `forebay materialize` computes it anew");
+        context.out.note(
+            "`forebay verify --repair` reports what is bad, so that the next `forebay materialize` computes it anew",
+        );
     }
     Err(reported(Kind::Corrupt))
 }

@@ -18,6 +18,7 @@ use ::arrow::ipc::reader::{RecordBatchDecoder, read_footer_length};
 use ::arrow::ipc::writer::{DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteOptions, write_message};
 use flatbuffers::FlatBufferBuilder;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Buffers begin at multiples of this many bytes of the file.
 pub const ALIGNMENT: usize = 64;
@@ -96,17 +97,43 @@ fn message(bytes: &[u8]) -> Result<ipc::RecordBatch<'_>> {
     message.header_as_record_batch().ok_or_else(|| Error::corrupt("a message is no record batch"))
 }
 
-/// Buffers that an array of this type has in a message, those of its children included.
-fn buffer_count(data_type: &DataType) -> usize {
+/// The width of an element of each buffer that an array of this type has in a message, those of its children included;
+/// 1 for bits and bytes.
+fn buffer_widths(data_type: &DataType, widths: &mut Vec<usize>) {
     use DataType::*;
+    // Validity comes first.
     match data_type {
-        Null => 0,
-        Utf8 | LargeUtf8 | Binary | LargeBinary => 3,
-        List(item) | LargeList(item) | Map(item, _) => 2 + buffer_count(item.data_type()),
-        FixedSizeList(item, _) => 1 + buffer_count(item.data_type()),
-        Struct(fields) => 1 + fields.iter().map(|field| buffer_count(field.data_type())).sum::<usize>(),
-        _ => 2,
+        Null => {}
+        Utf8 | Binary => widths.extend([1, 4, 1]),
+        LargeUtf8 | LargeBinary => widths.extend([1, 8, 1]),
+        List(item) | Map(item, _) => {
+            widths.extend([1, 4]);
+            buffer_widths(item.data_type(), widths);
+        }
+        LargeList(item) => {
+            widths.extend([1, 8]);
+            buffer_widths(item.data_type(), widths);
+        }
+        FixedSizeList(item, _) => {
+            widths.push(1);
+            buffer_widths(item.data_type(), widths);
+        }
+        Struct(fields) => {
+            widths.push(1);
+            fields.iter().for_each(|field| buffer_widths(field.data_type(), widths));
+        }
+        FixedSizeBinary(width) => widths.extend([1, *width as usize]),
+        number => widths.extend([1, number.primitive_width().unwrap_or(1)]),
     }
+}
+
+fn column_widths(schema: &Schema) -> Vec<Vec<usize>> {
+    let widths = |data_type| {
+        let mut widths = Vec::new();
+        buffer_widths(data_type, &mut widths);
+        widths
+    };
+    schema.fields().iter().map(|field| widths(field.data_type())).collect()
 }
 
 /// Where each column begins in the body, and at last the body's end. Columns without buffers are empty ranges.
@@ -115,13 +142,13 @@ fn column_starts(batch: &ipc::RecordBatch<'_>, schema: &Schema, body: usize) -> 
     let buffers = batch.buffers().ok_or_else(wrong)?;
     let mut starts = Vec::with_capacity(schema.fields().len() + 1);
     let mut next = 0;
-    for field in schema.fields() {
+    for widths in column_widths(schema) {
         let start = match next < buffers.len() {
             true => usize::try_from(buffers.get(next).offset()).map_err(|_| wrong())?,
             false => body,
         };
         starts.push(start);
-        next += buffer_count(field.data_type());
+        next += widths.len();
     }
     starts.push(body);
     if next != buffers.len() || starts.first().is_some_and(|start| *start != 0) || !starts.is_sorted() {
@@ -248,30 +275,22 @@ pub fn decode(
     if kind != expected {
         return Err(wrong("is compressed otherwise than its encoding says"));
     }
-    // Columns of wanted buffers were verified to lie in `body`; lengths must stay inside, and what they unpack to within bounds.
+    // What was verified are the wanted columns' spans: their buffers must lie inside and unpack within bounds.
     let mut decoded = 0u64;
-    let mut next = 0;
-    let buffers = batch.buffers().ok_or_else(|| wrong("has no buffers"))?;
-    for (column, field) in schema.fields().iter().enumerate() {
-        let count = buffer_count(field.data_type());
-        if wanted.contains(&column) {
-            let range = starts[column] as i64..starts[column + 1] as i64;
-            for buffer in (next..next + count).map(|index| buffers.get(index)) {
-                let end = buffer.offset().checked_add(buffer.length());
-                if buffer.length() < 0 || buffer.offset() < range.start || end.is_none_or(|end| end > range.end) {
-                    return Err(wrong(&format!("has a buffer outside of column {:?}", field.name())));
-                }
-                let stored = &body[buffer.offset() as usize..][..buffer.length() as usize];
-                decoded = decoded.saturating_add(match (kind, stored.first_chunk::<8>()) {
-                    (Some(_), Some(length)) => match i64::from_le_bytes(*length) {
-                        STORED_RAW => buffer.length() as u64,
-                        length => length as u64,
-                    },
-                    _ => buffer.length() as u64,
-                });
+    let mut buffers = batch.buffers().ok_or_else(|| wrong("has no buffers"))?.iter();
+    for (column, (field, widths)) in schema.fields().iter().zip(column_widths(schema)).enumerate() {
+        let range = starts[column]..starts[column + 1];
+        for (buffer, width) in buffers.by_ref().take(widths.len()).zip(widths) {
+            if !wanted.contains(&column) {
+                continue;
             }
+            let bad = || wrong(&format!("has a bad buffer in column {:?}", field.name()));
+            let length = buffer_bytes(buffer, &body, &range, kind.is_some()).ok_or_else(bad)?;
+            if !length.is_multiple_of(width as u64) {
+                return Err(bad());
+            }
+            decoded = decoded.saturating_add(length);
         }
-        next += count;
     }
     if decoded > MAX_CHUNK_BYTES {
         return Err(wrong(&format!("would decode to {decoded} bytes, at most {MAX_CHUNK_BYTES} are stored")));
@@ -289,4 +308,21 @@ pub fn decode(
     RecordBatchDecoder::try_new(&body, batch, schema.clone(), &dictionaries, &ipc::MetadataVersion::V5)
         .and_then(|decoder| decoder.with_projection(Some(wanted)).read_record_batch())
         .map_err(|error| wrong("can't be decoded").caused_by(error))
+}
+
+/// Bytes of a buffer once decompressed; `None` where it isn't aligned within `range` of the body.
+fn buffer_bytes(buffer: &ipc::Buffer, body: &[u8], range: &Range<usize>, compressed: bool) -> Option<u64> {
+    let start = usize::try_from(buffer.offset()).ok()?;
+    let end = start.checked_add(usize::try_from(buffer.length()).ok()?)?;
+    if !start.is_multiple_of(ALIGNMENT) || start < range.start || end > range.end {
+        return None;
+    }
+    let stored = body.get(start..end)?;
+    if !compressed || stored.is_empty() {
+        return Some(stored.len() as u64);
+    }
+    match i64::from_le_bytes(*stored.first_chunk::<8>()?) {
+        STORED_RAW => Some(stored.len() as u64 - 8),
+        length => u64::try_from(length).ok(),
+    }
 }

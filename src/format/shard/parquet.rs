@@ -24,6 +24,7 @@ use ::parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter, Tr
 use ::parquet::schema::types::{SchemaDescPtr, SchemaDescriptor};
 use bytes::Bytes;
 use std::io::{BufWriter, Write};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 const MAGIC: &[u8] = b"PAR1";
@@ -315,14 +316,13 @@ pub fn decode(bytes: &Bytes, metadata: &Metadata, index: usize, rows: u64, wante
         .collect();
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(bytes.clone(), metadata.arrow.clone());
     let mask = ProjectionMask::roots(builder.parquet_schema(), roots.iter().copied());
-    let reader = builder
-        .with_row_groups(vec![index])
-        .with_projection(mask)
-        .with_batch_size((rows as usize).max(1))
-        .build()
-        .map_err(wrong)?;
+    let builder = builder.with_row_groups(vec![index]).with_projection(mask).with_batch_size((rows as usize).max(1));
     let schema = Arc::new(metadata.storage.stored.project(&roots)?);
-    let batches = reader.collect::<Result<Vec<_>, _>>().map_err(|error| wrong(ParquetError::from(error)))?;
+    let read = || Ok(builder.build()?.collect::<Result<Vec<_>, _>>()?);
+    // The crate's decoders panic on some pages that no writer makes, for which only a forged record has digests.
+    let batches = std::panic::catch_unwind(AssertUnwindSafe(read))
+        .map_err(|_| Error::corrupt(format!("row group {index} has pages that make no sense")))?
+        .map_err(wrong)?;
     match batches.as_slice() {
         [] => Ok(RecordBatch::new_empty(schema)),
         [batch] => Ok(batch.clone()),

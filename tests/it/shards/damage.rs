@@ -98,7 +98,7 @@ fn bytes_under_forged_digests_never_panic() {
         let encoding = encoding(text);
         let (schema, _, mut bytes, part) = small(encoding);
         for at in 0..bytes.len() {
-            for flip in [0x01, 0x80, 0xff] {
+            for flip in [0x01, 0x80] {
                 bytes[at] ^= flip;
                 read += read_all(&bytes, &forged(&bytes, &part), &schema, encoding).is_ok() as usize;
                 bytes[at] ^= flip;
