@@ -2,9 +2,7 @@
 //! where people can read and reorder them. The file wins from then on, so that numbers never move by themselves.
 
 use crate::error::{Error, Result};
-use crate::format::table::Entries;
 use crate::io::Storage;
-use crate::source::Source;
 use crate::step::table::{CLASSES, MAX_CLASSES, parse_classes};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::cast;
@@ -14,10 +12,6 @@ use std::path::Path;
 
 /// Largest file of names.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-
-/// How much is read at a time.
-const MAX_READ_BYTES: u64 = 64 << 20;
-const MAX_READ_ENTRIES: usize = 256;
 
 /// The classes of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,30 +104,6 @@ pub fn collect(field: &Field, batches: impl IntoIterator<Item = Result<RecordBat
         )));
     }
     Ok(names.into_iter().collect())
-}
-
-/// Every sample of a listed source, some entries at a time.
-pub fn scan<'a>(source: &'a Source, entries: &'a Entries) -> Box<dyn Iterator<Item = Result<RecordBatch>> + 'a> {
-    let all = entries.entries.len();
-    if !source.entries_are_samples() {
-        return match source.read_stream(entries, 0..all) {
-            Ok(batches) => batches,
-            Err(error) => Box::new(std::iter::once(Err(error))),
-        };
-    }
-    let mut next = 0;
-    Box::new(std::iter::from_fn(move || {
-        let begin = next;
-        let mut bytes = 0_u64;
-        while let Some(entry) = entries.entries.get(next) {
-            bytes = bytes.saturating_add(entry.bytes);
-            if next > begin && (bytes > MAX_READ_BYTES || next - begin >= MAX_READ_ENTRIES) {
-                break;
-            }
-            next += 1;
-        }
-        (next > begin).then(|| source.read_entries(entries, &(begin..next).collect::<Vec<_>>()))
-    }))
 }
 
 fn text(names: &[String]) -> String {
