@@ -166,7 +166,8 @@ mod tests {
             area += share / 2000.0;
             ratio += (part.width as f64 / part.height as f64).ln() / 2000.0;
         }
-        assert!((0.45..0.56).contains(&area), "{area}");
+        // Below the mean of 0.54 that is drawn: large parts fit less often.
+        assert!((0.40..0.47).contains(&area), "{area}");
         assert!(ratio.abs() < 0.03, "{ratio}");
     }
 
