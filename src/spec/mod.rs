@@ -3,8 +3,16 @@
 //! and the nearest valid name.
 
 mod de;
+mod fields;
 pub mod node;
 pub mod pipeline;
+mod schema;
+mod settings;
+pub mod size;
+mod source;
+pub mod steps;
+pub mod template;
+mod variables;
 pub mod yaml;
 
 #[cfg(test)]

@@ -58,6 +58,14 @@ impl Node {
         }
     }
 
+    /// An item of a list.
+    pub fn item(&self, at: usize) -> Option<&Node> {
+        match &self.value {
+            Value::List(items) => items.get(at),
+            _ => None,
+        }
+    }
+
     /// Where the value of a map's key stands, or else the node itself: for errors about settings already parsed.
     pub fn span_of(&self, name: &str) -> &Span {
         self.get(name).map_or(&self.span, |node| &node.span)

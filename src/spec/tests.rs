@@ -75,13 +75,16 @@ fn yaml_beyond_settings_is_refused_at_its_place() {
         ("a: *x\n", "1:4: a: aliases (*name) aren't supported; write the value again"),
         ("a: !!str 1\n", "1:4: a: tags (!name) aren't supported; quote a value that is meant as text"),
         ("a: 1\n---\nb: 2\n", "2:1: a second document begins here; expected one document in a file"),
-        ("a:\n\t- b\n", "2:1: a: tabs can't indent YAML; use spaces"),
+        ("a:\n\t- b\n", "2:2: a: tabs can't indent YAML; use spaces"),
         ("a: \"\u{0}\"\n", "1:5: the control character '\\0' can't stand in YAML; write it as an escape in quotes"),
         (
             "a: 9223372036854775808",
             "1:4: a: the integer 9223372036854775808 is too large; quote it if it is meant as text",
         ),
-        ("label: {parent}: x", "1:16: label: this isn't valid YAML: mapping values are not allowed in this context"),
+        (
+            "label: {parent}: x",
+            "1:16: this isn't valid YAML: mapping values are not allowed in this context; quote text that contains a colon and a space, or begins with a brace",
+        ),
         (
             "{a: b}: 1",
             "1:1: expected a name as the key of a map, found a map or list; quote text with braces, such as \"{key}\"",

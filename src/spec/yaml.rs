@@ -195,6 +195,11 @@ fn explain(error: &ScanError) -> String {
     if info.contains("unknown anchor") {
         return "aliases (*name) aren't supported; write the value again".to_owned();
     }
+    if info.contains("mapping values are not allowed") {
+        return format!(
+            "this isn't valid YAML: {info}; quote text that contains a colon and a space, or begins with a brace"
+        );
+    }
     format!("this isn't valid YAML: {info}")
 }
 
