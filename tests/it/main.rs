@@ -1,5 +1,6 @@
 //! The one integration test binary.
 
+mod image;
 mod fixture;
 mod formats;
 mod pipeline_file;
