@@ -94,7 +94,7 @@ fn forged(bytes: &[u8], part: &Part) -> Part {
 #[test]
 fn bytes_under_forged_digests_never_panic() {
     let mut read = 0;
-    for text in ["arrow-none", "arrow-lz4", "arrow-zstd-1", "parquet-none", "parquet-snappy", "parquet-zstd-3"] {
+    for text in ["arrow-none", "arrow-lz4", "arrow-zstd-1", "parquet-none", "parquet-zstd-3"] {
         let encoding = encoding(text);
         let (schema, _, mut bytes, part) = small(encoding);
         for at in 0..bytes.len() {
@@ -117,8 +117,8 @@ fn a_record_that_lies_about_the_part_is_corrupt() {
         |part| part.bytes -= 1,
         |part| part.chunks[0].rows += 1,
         |part| part.chunks[0].rows = u64::MAX,
-        |part| drop(part.chunks.pop()),
-        |part| drop(part.chunks[0].columns.pop()),
+        |part| part.chunks.truncate(1),
+        |part| part.chunks[0].columns.truncate(2),
         |part| part.chunks[0].columns[1].offset += 1,
         |part| part.chunks[1].columns[0].bytes = u64::MAX,
         |part| part.footer.offset = u64::MAX,
