@@ -137,3 +137,41 @@ fn a_record_that_lies_about_the_part_is_corrupt() {
         }
     }
 }
+
+/// Takes so many bytes and no more.
+struct Full(usize);
+
+impl std::io::Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.0 == 0 {
+            return Err(std::io::ErrorKind::StorageFull.into());
+        }
+        let taken = bytes.len().min(self.0);
+        self.0 -= taken;
+        Ok(taken)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_anywhere_is_an_error_that_says_so() {
+    for text in ["arrow-none", "parquet-none"] {
+        let encoding = encoding(text);
+        let (schema, chunks, bytes, _) = small(encoding);
+        let encoder = Encoder::new(schema, encoding).unwrap();
+        let write = |room: usize| -> Result<()> {
+            let mut part = encoder.part(Full(room))?;
+            for chunk in &chunks {
+                part.append(encoder.encode(chunk)?)?;
+            }
+            part.finish().map(drop)
+        };
+        for room in (0..bytes.len()).step_by(61).chain([bytes.len() - 1]) {
+            let error = write(room).expect_err(&format!("{text}: {room} bytes"));
+            assert_eq!(error.kind(), Kind::Unavailable, "{text}: {room} bytes: {error:?}");
+        }
+        write(bytes.len()).unwrap();
+    }
+}
