@@ -1,5 +1,160 @@
-//! Level 10: the command line: arguments and printing only.
+//! Level 10: the command line: arguments and printing only; one file per command. Results go to standard output, as text or
+//! (`--json`) as one JSON document; progress, notes and errors go to standard error.
 
-pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+mod completions;
+mod export;
+mod files;
+mod ls;
+mod materialize;
+mod output;
+mod place;
+mod progress;
+mod read;
+mod show;
+mod snapshot;
+mod verify;
+
+use crate::app::project::Surroundings;
+use crate::error::{Error, Kind, Result};
+use clap::{Args, Parser, Subcommand};
+use output::Output;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Parser)]
+#[command(
+    name = "forebay",
+    version,
+    about = "Keeps training jobs fed: stores the right stage of a preprocessing pipeline and reads batches back from it."
+)]
+#[command(disable_help_subcommand = true, max_term_width = 110)]
+struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options of every command.
+#[derive(Args, Clone)]
+pub struct Common {
+    /// Print one JSON document instead of text
+    #[arg(long, global = true)]
+    json: bool,
+    /// Print results and errors only, no progress and notes
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Say more: as each shard is stored, and every cause of an error
+    #[arg(short, long, global = true)]
+    verbose: bool,
+    /// Where shards are kept: a directory. Wins over the pipeline file's `store:`
+    #[arg(long, global = true, env = "FOREBAY_STORE", value_name = "STORE")]
+    store: Option<String>,
+    /// Threads to work with [default: as many as this process may use]
+    #[arg(long, global = true, value_name = "N")]
+    jobs: Option<usize>,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Snapshot(snapshot::Arguments),
+    Materialize(materialize::Arguments),
+    Read(read::Arguments),
+    Ls(ls::Arguments),
+    Show(show::Arguments),
+    Files(files::Arguments),
+    Export(export::Arguments),
+    Verify(verify::Arguments),
+    Completions(completions::Arguments),
+}
+
+/// What a command works with.
+pub struct Context {
+    common: Common,
+    out: Output,
+    /// Set by Ctrl-C and SIGTERM.
+    stop: Arc<AtomicBool>,
+}
+
+/// Parses the command line, runs one command, and returns its exit code.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
+        }
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    // A second signal ends the process at once: nothing needs cleaning up.
+    let handler = move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    };
+    let _ = ctrlc::set_handler(handler);
+    let out = Output::new(&cli.common);
+    let context = Context { common: cli.common, out, stop };
+    let result = match cli.command {
+        Command::Snapshot(arguments) => snapshot::run(arguments, &context),
+        Command::Materialize(arguments) => materialize::run(arguments, &context),
+        Command::Read(arguments) => read::run(arguments, &context),
+        Command::Ls(arguments) => ls::run(arguments, &context),
+        Command::Show(arguments) => show::run(arguments, &context),
+        Command::Files(arguments) => files::run(arguments, &context),
+        Command::Export(arguments) => export::run(arguments, &context),
+        Command::Verify(arguments) => verify::run(arguments, &context),
+        Command::Completions(arguments) => completions::run(arguments, &context),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) if context.stop.load(Ordering::Relaxed) => ExitCode::from(130),
+        Err(error) => {
+            context.out.error(&error);
+            ExitCode::from(error.kind().exit_code())
+        }
+    }
+}
+
+impl Context {
+    fn threads(&self) -> usize {
+        self.common.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    /// Opens what surrounds a pipeline file and hands it to `body`.
+    fn surrounded<T>(&self, body: impl FnOnce(&Surroundings) -> Result<T>) -> Result<T> {
+        let listing = progress::Listing::new(&self.out);
+        let surroundings = Surroundings {
+            store: self.common.store.clone(),
+            variables: &|name| std::env::var(name).ok(),
+            cache: cache_directory(),
+            threads: self.threads(),
+            progress: &|entries, bytes| listing.update(entries, bytes),
+        };
+        let result = body(&surroundings);
+        listing.finish();
+        result
+    }
+}
+
+/// The user's cache directory for Forebay; `None` where there is no home.
+fn cache_directory() -> Option<PathBuf> {
+    let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    of("FOREBAY_CACHE")
+        .or_else(|| of("XDG_CACHE_HOME").map(|d| d.join("forebay")))
+        .or_else(|| of("HOME").map(|d| d.join(".cache/forebay")))
+}
+
+/// Milliseconds since 1970 by this machine's clock, which is the store's while stores are local.
+fn now_ms() -> i64 {
+    let elapsed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A failure that has been printed already and only sets the exit code.
+fn reported(kind: Kind) -> Error {
+    Error::new(kind, "")
 }

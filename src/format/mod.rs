@@ -2,11 +2,14 @@
 //! bytes of shards. No I/O: bytes in, values out. Sizes found in untrusted bytes are bounded before they are trusted.
 
 pub mod canonical;
+pub mod document;
 pub mod encoding;
 pub mod entry;
+mod guard;
 pub mod head;
 pub mod name;
 pub mod record;
+pub mod schema;
 pub mod shard;
 pub mod table;
 

@@ -1,1 +1,42 @@
-//! Level 7: plan + engine + store to shards.
+//! Level 7: plan + engine + store to shards. `plan` says what is there and what is missing, as data; `run` computes what
+//! is missing, several partitions side by side; `finish` writes order tables and manifests; `estimate` foretells bytes and seconds
+//! from a small sample.
+//!
+//! Work is at-least-once and visibility exactly-once: a shard's blobs are published, then its record; a manifest last.
+
+pub mod estimate;
+pub mod finish;
+pub mod plan;
+pub mod run;
+mod sink;
+
+use crate::format::encoding::Encoding;
+use crate::id::RecipeKey;
+
+/// A stage to store, in one encoding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The stage's name, for people.
+    pub stage: String,
+    pub recipe: RecipeKey,
+    pub encoding: Encoding,
+}
+
+/// What happens, for progress bars and logs.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// Source rows went through the steps.
+    Rows { rows: u64, source_bytes: u64 },
+    /// A shard was published, or found published by another writer.
+    Shard { stage: String, partition: usize, rows: u64, bytes: u64 },
+    /// A stored shard that was to be computed from proved bad and was reported.
+    Bad { stage: String, partition: usize, reason: String },
+}
+
+/// A sample that failed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Failure {
+    pub key: String,
+    /// Step and cause, as in `_error`.
+    pub reason: String,
+}

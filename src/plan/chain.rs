@@ -1,10 +1,22 @@
-//! The chain: a source and its steps as stages, each with name, recipe key and schema.
+//! The chain: a source and its steps as stages, each with name, recipe key and schema. Which steps depend on which
+//! columns is in `columns`.
 
+mod columns;
+
+pub use columns::Counting;
+
+use crate::error::{Error, Result};
 use crate::format::canonical::Value;
+use crate::format::{ERROR, ROW};
 use crate::id::RecipeKey;
+use crate::plan::key::{recipe_document, recipe_key};
+use crate::spec::node::nearest;
 use crate::step::{Cardinality, Context, Purity, Step};
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
+
+/// The name of stage 0.
+pub const SOURCE: &str = "concatenated";
 
 /// One chain: the shared steps and one split's own. Stage 0 is `concatenated`, the source's batches.
 #[derive(Debug, Clone)]
@@ -33,6 +45,7 @@ pub struct Stage {
 }
 
 /// A step with the name its stage gets.
+#[derive(Debug, Clone)]
 pub struct Named {
     pub name: String,
     pub step: Arc<dyn Step>,
@@ -42,17 +55,70 @@ pub struct Named {
 impl Chain {
     /// Links steps whose input schemas were already matched. Errors: two stages of one name, a stateful step before
     /// another step.
-    pub fn new(_source: &Value, _input: SchemaRef, _steps: Vec<Named>) -> crate::error::Result<Chain> {
-        unimplemented!()
+    pub fn new(source: &Value, input: SchemaRef, steps: Vec<Named>) -> Result<Chain> {
+        let document = recipe_document(source, &input, &[]);
+        let mut stages = vec![Stage {
+            name: SOURCE.to_owned(),
+            step: None,
+            occurrence: 0,
+            own: false,
+            recipe: recipe_key(&document),
+            document,
+            schema: input.clone(),
+            deterministic: true,
+            one_to_one: true,
+        }];
+        let mut infos = Vec::with_capacity(steps.len());
+        for Named { name, step, own } in &steps {
+            let info = step.info();
+            let before = &stages[stages.len() - 1];
+            if stages.iter().any(|stage| stage.name == *name) {
+                let advice = format!("give {} another name with `as:`", info.name);
+                return Err(Error::invalid(format!("two stages are named {name:?}; {advice}")));
+            }
+            if before.purity() == Purity::Stateful && info.purity != Purity::Stateful {
+                return Err(Error::invalid(format!(
+                    "{:?} is stateful and {name:?} comes after it; stateful steps may only end the chain: move it behind",
+                    before.name
+                )));
+            }
+            let occurrence = infos.iter().filter(|other: &&&crate::step::Info| other.name == info.name).count() as u32;
+            infos.push(info);
+            let document = recipe_document(source, &input, &infos);
+            let one_to_one = before.one_to_one && info.cardinality == Cardinality::OneToOne;
+            let schema = step.output_schema().clone();
+            let stage = Stage {
+                name: name.clone(),
+                step: Some(step.clone()),
+                occurrence,
+                own: *own,
+                recipe: recipe_key(&document),
+                document,
+                schema: if one_to_one { schema } else { with_row(&schema) },
+                deterministic: before.deterministic && info.purity == Purity::Deterministic,
+                one_to_one,
+            };
+            stages.push(stage);
+        }
+        Ok(Chain { stages })
     }
+
     /// Index of the last stage before the first step that isn't deterministic: order is over its rows.
     pub fn last_deterministic(&self) -> usize {
         self.stages.iter().rposition(|s| s.deterministic).unwrap_or(0)
     }
+
     /// Index of a stage by name; the error lists the names, the nearest first.
-    pub fn stage(&self, _name: &str) -> crate::error::Result<usize> {
-        unimplemented!()
+    pub fn stage(&self, name: &str) -> Result<usize> {
+        if let Some(index) = self.stages.iter().position(|stage| stage.name == name) {
+            return Ok(index);
+        }
+        let names = || self.stages.iter().map(|stage| stage.name.as_str());
+        let near = nearest(name, names());
+        let listed: Vec<&str> = near.into_iter().chain(names().filter(|n| Some(*n) != near)).collect();
+        Err(Error::not_found(format!("no stage is named {name:?}; the stages are {}", listed.join(", "))))
     }
+
     pub fn context(&self, stage: usize, seed: u64, epoch: u64) -> Context {
         Context { seed, epoch, occurrence: self.stages[stage].occurrence }
     }
@@ -66,3 +132,14 @@ impl Stage {
         self.step.as_ref().map_or(Cardinality::OneToOne, |s| s.info().cardinality)
     }
 }
+
+/// Inserts `_row` behind `_error`.
+fn with_row(schema: &Schema) -> SchemaRef {
+    let mut fields: Vec<_> = schema.fields().iter().filter(|field| field.name() != ROW).cloned().collect();
+    let place = fields.iter().position(|field| field.name() == ERROR).map_or(0, |error| error + 1);
+    fields.insert(place, Arc::new(Field::new(ROW, DataType::UInt32, false)));
+    Arc::new(Schema::new_with_metadata(fields, schema.metadata().clone()))
+}
+
+#[cfg(test)]
+pub(super) mod tests;

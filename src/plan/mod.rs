@@ -3,6 +3,8 @@
 
 pub mod chain;
 pub mod cut;
+pub mod explain;
 pub mod key;
 pub mod order;
 pub mod partition;
+pub mod snapshot;

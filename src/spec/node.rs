@@ -1,15 +1,19 @@
-//! A YAML document as a tree of nodes with source spans; typed settings are read from it through serde.
+//! A YAML document as a tree of nodes that know where they stand. `yaml.rs` reads text into nodes, `de.rs` reads typed
+//! settings from nodes; this file holds the tree, its places and the search for the nearest valid name.
 
-use crate::error::{Error, Result};
+use crate::error::Error;
 use std::sync::Arc;
 
-/// Where something stands: lines and columns count from 1.
+/// Where something stands: lines and columns count from 1, columns in characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
     /// The file as the user named it.
     pub file: Arc<str>,
     pub line: usize,
     pub column: usize,
+    /// The names of the maps that lead here, `splits.train.steps.image.resize.size`; empty at the top. Places in a list
+    /// add nothing, as line and column tell them apart.
+    pub field: Arc<str>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +34,7 @@ pub enum Value {
     Map(Vec<(Key, Node)>),
 }
 
+/// A key of a map; the `field` of its span is the map's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
     pub span: Span,
@@ -37,17 +42,78 @@ pub struct Key {
 }
 
 impl Span {
-    /// An `Invalid` error at this place: `photos.yaml:7:5: message`.
+    /// An `Invalid` error at this place: `photos.yaml:7:5: image.resize.size: message`.
     pub fn error(&self, message: impl std::fmt::Display) -> Error {
-        Error::invalid(format!("{}:{}:{}: {message}", self.file, self.line, self.column))
+        let dot = if self.field.is_empty() { "" } else { ": " };
+        Error::invalid(format!("{}:{}:{}: {}{dot}{message}", self.file, self.line, self.column, self.field))
     }
 }
 
 impl Node {
-    /// Reads typed settings; `Null` reads as an empty map. Errors stand at the node that they are about and name the field,
-    /// what was expected and, for unknown fields, the nearest valid one.
-    pub fn parse<T: serde::de::DeserializeOwned>(&self) -> Result<T> {
-        unimplemented!()
+    /// The value of a map's key; `None` where the node is no map or has no such key.
+    pub fn get(&self, name: &str) -> Option<&Node> {
+        match &self.value {
+            Value::Map(pairs) => pairs.iter().find(|(key, _)| key.name == name).map(|(_, node)| node),
+            _ => None,
+        }
+    }
+
+    /// An item of a list.
+    pub fn item(&self, at: usize) -> Option<&Node> {
+        match &self.value {
+            Value::List(items) => items.get(at),
+            _ => None,
+        }
+    }
+
+    /// Where the value of a map's key stands, or else the node itself: for errors about settings already parsed.
+    pub fn span_of(&self, name: &str) -> &Span {
+        self.get(name).map_or(&self.span, |node| &node.span)
+    }
+
+    /// What stands here, as errors name it: `"big"`, `3`, `a list`, `nothing`.
+    pub fn found(&self) -> String {
+        match &self.value {
+            Value::Null => "nothing".to_owned(),
+            Value::Bool(value) => value.to_string(),
+            Value::Int(value) => value.to_string(),
+            Value::Float(value) => format!("{value:?}"),
+            Value::Str(text) => quote(text),
+            Value::List(items) if items.len() == 1 => "a list of 1 item".to_owned(),
+            Value::List(items) => format!("a list of {} items", items.len()),
+            Value::Map(_) => "a map".to_owned(),
+        }
+    }
+
+    /// `expected ..., found ...` at this node.
+    pub fn expected(&self, what: impl std::fmt::Display) -> Error {
+        self.span.error(format_args!("expected {what}, found {}", self.found()))
+    }
+}
+
+/// The text in quotes, cut short where it is long.
+pub(crate) fn quote(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{:?}...", text.get(..end).unwrap_or(text)),
+        None => format!("{text:?}"),
+    }
+}
+
+/// `a`, `a or b`, `a, b or c`.
+pub fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names: Vec<&str> = names.into_iter().collect();
+    match names.split_last() {
+        None => "nothing".to_owned(),
+        Some((last, [])) => (*last).to_owned(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+    }
+}
+
+/// What to try instead of a name that isn't known: `did you mean "resize"?`, else all there are.
+pub fn suggest<'a>(name: &str, what: &str, candidates: impl Iterator<Item = &'a str> + Clone) -> String {
+    match nearest(name, candidates.clone()) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None => format!("{what} {}", one_of(candidates)),
     }
 }
 

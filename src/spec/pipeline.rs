@@ -1,9 +1,15 @@
-//! The settings of a pipeline file, as data.
+//! The settings of a pipeline file, as data, and how the file is read: `formats/pipeline.md` describes every field. The
+//! source, the steps and the smaller settings are read in `source`, `steps` and `settings`.
 
-use crate::format::encoding::Codec;
-use crate::format::encoding::Container;
-use crate::spec::node::{Node, Span};
+use crate::error::Result;
+use crate::format::encoding::{Codec, Container};
+use crate::spec::fields::{NAME_RULE, check, given, local, name_problem, required, text};
+use crate::spec::node::{Node, Span, quote, suggest};
+use crate::spec::variables::{Variables, expand};
+use crate::spec::{settings, source, steps};
+use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 #[derive(Debug, Clone)]
 pub struct Pipeline {
@@ -21,6 +27,96 @@ pub struct Pipeline {
     /// The text it was read from, variables as written.
     pub text: String,
     pub file: std::path::PathBuf,
+}
+
+/// The fields at the top, with what they are for.
+pub(super) const FIELDS: [(&str, &str); 10] = [
+    ("name", "What the store calls this pipeline; default: the file's name without its extension."),
+    ("source", "Where samples come from: one of files, table, tar, parquet, arrow, jsonl or csv."),
+    ("steps", "The steps that all splits share, in order."),
+    ("splits", "Named parts of the dataset; each has every shared stage before its own steps."),
+    ("materialize", "Defaults of the command materialize."),
+    ("store", "The directory of the store; default: .forebay beside this file. ${VAR} stands for a variable."),
+    ("order", "How samples are shuffled, or how entries of files are laid out."),
+    ("partition", "The largest partition, the unit of work and of reuse."),
+    ("on_error", "What becomes of samples that can't be processed: fail (default) or keep."),
+    ("max_errors", "With on_error: keep, the largest share of failed samples, such as 0.1% (the default)."),
+];
+
+impl Pipeline {
+    /// Reads a pipeline file's text. `file` names it in errors and gives the default name; nothing is opened.
+    /// `variables` fills `${VAR}` in `source` and `store`.
+    pub fn read(text: &str, file: &Path, variables: Variables) -> Result<Pipeline> {
+        let root = Node::read(text, &file.display().to_string())?;
+        check(&root, "a pipeline, such as {source: {files: ./photos/**/*.jpg}}", &FIELDS.map(|(name, _)| name))?;
+        let source = source::read(&expand(required(&root, "source")?, variables)?)?;
+        let list = |node| steps::read(node);
+        let pipeline = Pipeline {
+            name: read_name(&root, file)?,
+            order: settings::read_order(&root, source.kind)?,
+            partition: settings::read_partition(&root)?,
+            on_error: settings::read_on_error(&root)?,
+            materialize: settings::read_materialize(&root)?,
+            steps: given(&root, "steps").map(list).transpose()?.unwrap_or_default(),
+            splits: given(&root, "splits").map(steps::read_splits).transpose()?.unwrap_or_default(),
+            store: given(&root, "store").map(|node| read_store(&expand(node, variables)?)).transpose()?,
+            source,
+            text: text.to_owned(),
+            file: file.to_owned(),
+        };
+        pipeline.check_stages(&root)?;
+        Ok(pipeline)
+    }
+
+    /// The names of the stages of one chain in order, `concatenated` first: the shared stages and a split's own.
+    pub fn stage_names(&self, split: Option<&Split>) -> Result<Vec<String>> {
+        steps::stage_names(self.source.filter.is_some(), &self.steps, split)
+    }
+
+    fn check_stages(&self, root: &Node) -> Result<()> {
+        let mut names = self.stage_names(None)?;
+        for split in &self.splits {
+            for name in self.stage_names(Some(split))? {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        }
+        let Some(stages) = given(root, "materialize").and_then(|node| given(node, "stages")) else { return Ok(()) };
+        let known = |name: &str| matches!(name, "all" | "auto") || names.iter().any(|known| known == name);
+        match self.materialize.stages.iter().position(|name| !known(name)) {
+            Some(at) => {
+                let name = self.materialize.stages.get(at).map_or("", String::as_str);
+                let hint = suggest(name, "expected", names.iter().map(String::as_str));
+                let span = stages.item(at).map_or(&stages.span, |item| &item.span);
+                Err(span.error(format_args!("no stage is named {}; {hint}", quote(name))))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn read_name(root: &Node, file: &Path) -> Result<String> {
+    let (name, span, hint) = match given(root, "name") {
+        Some(node) => (text(node)?.to_owned(), &node.span, ""),
+        None => {
+            let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            (stem, &root.span, ", so name: must be given")
+        }
+    };
+    match name_problem(&name) {
+        Some(problem) => {
+            Err(span.error(format_args!("{} can't name a pipeline{hint}: {problem}; {NAME_RULE}", quote(&name))))
+        }
+        None => Ok(name),
+    }
+}
+
+/// The store is opened elsewhere, by the text as written; only what can't be opened at all is refused here.
+fn read_store(node: &Node) -> Result<String> {
+    let store = text(node)?;
+    local(store).map_err(|problem| node.span.error(problem))?;
+    Ok(store.to_owned())
 }
 
 #[derive(Debug, Clone)]
@@ -62,7 +158,7 @@ pub enum SourceKind {
 pub struct Source {
     pub kind: SourceKind,
     pub span: Span,
-    /// Paths or URLs with globs and `{000..099}` ranges, variables expanded, relative to the pipeline file.
+    /// Paths with globs and `{000..099}` ranges, variables expanded, relative to the pipeline file.
     pub patterns: Vec<String>,
     /// What keys are relative to; default: the longest prefix of the patterns without a glob.
     pub root: Option<String>,
@@ -91,14 +187,20 @@ pub enum Field {
     Join { table: String, on: String, matching: String, column: String },
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What becomes of a sample whose object, member or joined row isn't there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Missing {
+    /// A null in its place.
     Null,
+    /// No sample.
     Skip,
+    /// A failed row, which `on_error` decides about.
     Fail,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum IdentityMode {
     Content,
     Etag,
@@ -107,7 +209,7 @@ pub enum IdentityMode {
 
 #[derive(Debug, Clone, Default)]
 pub struct Materialize {
-    /// Stage names; empty: the default stage. `all` and `auto` are spelled as such.
+    /// Stage names; empty: the default stage. `all` and `auto` stand alone and are spelled as such.
     pub stages: Vec<String>,
     pub container: Option<Container>,
     pub codec: Option<Codec>,
@@ -123,7 +225,8 @@ pub struct Order {
 }
 
 /// How entries of `files` are laid out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum EntryOrder {
     #[default]
     Hash,

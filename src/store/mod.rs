@@ -1,147 +1,116 @@
-//! Level 5: the catalog over `io`: publish, fetch and verify blobs, records, heads and manifests.
+//! Level 5: the catalog over `io`: publish, fetch and verify blobs, records, heads and manifests. What each object is
+//! called stands in `format::name`, what it holds in `format::head`, `record` and `table`; `formats/store.md` specifies both.
+//!
+//! Nothing here locks or remembers. A document is published by a conditional put; who comes second reads what is there and
+//! adopts it if it is sound. Only what is proved bad is overwritten.
 
-use crate::error::Result;
-use crate::format::encoding::{Container, Encoding};
-use crate::format::head::{ManifestHead, OrderHead, PipelineHead, RecipeHead, Report, SnapshotHead, TableRef};
-use crate::format::record::{Part, Record};
-use crate::format::table::{Entries, OrderRow, ShardRow};
-use crate::id::{Digest, OrderId, RecipeKey, ShardKey, SnapshotId};
-use crate::io::{Spool, Storage};
-use arrow::buffer::Buffer;
+mod blobs;
+mod heads;
+mod records;
+mod usage;
+pub mod verify;
+
+use crate::error::{Error, Kind, Result};
+use crate::format::VERSION;
+use crate::format::document::Document;
+use crate::format::name::{self, Name};
+use crate::io::{Put, Spool, Storage};
+
+pub use records::shard_row;
+pub use usage::{StageUsage, Usage};
 
 /// A store: see `formats/store.md`. Cheap to clone; shared between threads.
 #[derive(Debug, Clone)]
 pub struct Store {
-    _storage: Storage,
+    storage: Storage,
 }
+
+/// A document that can tell whether a name is its own.
+trait Placed: Document + Clone + PartialEq {
+    /// `bytes` are those that were read under the name.
+    fn is_at(&self, name: &Name, bytes: &[u8]) -> bool;
+}
+
+/// How often a document that comes and goes while it is being published is tried again.
+const ATTEMPTS: u32 = 8;
 
 impl Store {
     /// Opens a store; a directory that isn't there is an empty store, made at the first write. A newer `vN/` is refused by name.
-    pub fn open(_url: &str) -> Result<Self> {
-        unimplemented!()
+    pub fn open(url: &str) -> Result<Self> {
+        let store = Store { storage: Storage::open(url)? };
+        let directories = store.storage.list_directories("")?;
+        let version = |name: &String| name.strip_prefix('v').and_then(|digits| digits.parse::<u32>().ok());
+        if let Some(newer) = directories.iter().find(|d| version(d).is_some_and(|v| v > VERSION)) {
+            return Err(Error::invalid(format!(
+                "the store {url} was written by a newer Forebay: it holds {newer}/, this one reads up to {}/; use the newer one",
+                name::ROOT
+            )));
+        }
+        if !directories.iter().any(|d| d == name::ROOT) {
+            // Hidden files are of no one's data; lost+found is the file system's.
+            let mut others = directories.into_iter().chain(store.storage.list_files("")?);
+            if let Some(other) = others.find(|o| !o.starts_with('.') && o != "lost+found") {
+                return Err(Error::invalid(format!(
+                    "{url} is no store: it holds {other:?}, expected a directory that is empty, not there yet, or holds {}/; \
+                     give another, such as one named .forebay",
+                    name::ROOT
+                )));
+            }
+        }
+        Ok(store)
     }
+
     pub fn storage(&self) -> &Storage {
-        unimplemented!()
+        &self.storage
     }
+
     pub fn spool(&self) -> Result<Spool> {
-        unimplemented!()
+        self.storage.spool()
     }
 
-    /// Publishes a part's blob. One that exists with another length, or is reported bad, is replaced.
-    pub fn put_part(&self, _spool: Spool, _part: &Part, _container: Container) -> Result<()> {
-        unimplemented!()
-    }
-    /// Maps a part's blob. `NotFound`, or `Corrupt` where the length differs.
-    pub fn map_part(&self, _part: &Part, _container: Container) -> Result<Buffer> {
-        unimplemented!()
-    }
-
-    /// Publishes a record once its blobs are there. Where another is there: adopted if it is sound (parses, same shard and recipe, every
-    /// blob there with its length, none reported), else replaced. Returns the record in force.
-    pub fn put_record(&self, _record: &Record) -> Result<Record> {
-        unimplemented!()
-    }
-    /// `None` where there is none; a bad one is `Corrupt`.
-    pub fn record(&self, _recipe: RecipeKey, _encoding: Encoding, _shard: ShardKey) -> Result<Option<Record>> {
-        unimplemented!()
-    }
-    /// Whether every part is there with its length and none is reported bad.
-    pub fn sound(&self, _record: &Record) -> Result<bool> {
-        unimplemented!()
-    }
-    /// Encodings in which anything of a recipe is stored.
-    pub fn encodings(&self, _recipe: RecipeKey) -> Result<Vec<Encoding>> {
-        unimplemented!()
+    /// The document of this name, checked and proved to belong there; `None` where there is none.
+    fn read<T: Placed>(&self, name: &Name) -> Result<Option<T>> {
+        let object = name.to_string();
+        let Some(bytes) = self.storage.get(&object, T::MAX_BYTES)? else { return Ok(None) };
+        let document = T::from_json(&bytes).map_err(|e| e.during(format!("cannot use {object}")))?;
+        if !document.is_at(name, &bytes) {
+            return Err(Error::corrupt(format!(
+                "cannot use {object}: expected the {} of that name, found one that belongs elsewhere; run `forebay verify --repair`",
+                T::WHAT
+            )));
+        }
+        Ok(Some(document))
     }
 
-    pub fn put_recipe(&self, _head: &RecipeHead) -> Result<()> {
-        unimplemented!()
-    }
-    pub fn recipe(&self, _recipe: RecipeKey) -> Result<Option<RecipeHead>> {
-        unimplemented!()
-    }
-    pub fn recipes(&self) -> Result<Vec<RecipeKey>> {
-        unimplemented!()
-    }
-
-    /// Appends a pipeline head unless the newest is equal.
-    pub fn put_pipeline(&self, _head: &PipelineHead) -> Result<()> {
-        unimplemented!()
-    }
-    pub fn pipeline(&self, _name: &str) -> Result<Option<PipelineHead>> {
-        unimplemented!()
-    }
-    pub fn pipelines(&self) -> Result<Vec<String>> {
-        unimplemented!()
-    }
-
-    /// Publishes the entries table, then a head with the next sequence number. If the current head is of the same snapshot nothing is
-    /// written; if a head whose listing began later is there, a `Conflict`.
-    pub fn put_snapshot(&self, _head: SnapshotHead, _entries: &Entries) -> Result<SnapshotHead> {
-        unimplemented!()
-    }
-    /// Highest sequence number, then lowest id.
-    pub fn current_snapshot(&self, _pipeline: &str) -> Result<Option<SnapshotHead>> {
-        unimplemented!()
-    }
-    /// By id, newest first where `id` is `None`.
-    pub fn snapshots(&self, _pipeline: &str) -> Result<Vec<SnapshotHead>> {
-        unimplemented!()
-    }
-    /// The table, verified; its rows must hash to the head's id (the caller checks with `plan::key::snapshot_id`).
-    pub fn entries(&self, _head: &SnapshotHead) -> Result<Entries> {
-        unimplemented!()
-    }
-
-    pub fn put_order(
-        &self,
-        _recipe: RecipeKey,
-        _snapshot: SnapshotId,
-        _order: OrderId,
-        _rows: &[OrderRow],
-    ) -> Result<OrderHead> {
-        unimplemented!()
-    }
-    pub fn order(&self, _recipe: RecipeKey, _snapshot: SnapshotId) -> Result<Option<(OrderHead, Vec<OrderRow>)>> {
-        unimplemented!()
-    }
-
-    /// Publishes the shard table and then the manifest.
-    pub fn put_manifest(
-        &self,
-        _recipe: RecipeKey,
-        _encoding: Encoding,
-        _snapshot: SnapshotId,
-        _rows: &[ShardRow],
-    ) -> Result<ManifestHead> {
-        unimplemented!()
-    }
-    pub fn manifest(
-        &self,
-        _recipe: RecipeKey,
-        _encoding: Encoding,
-        _snapshot: SnapshotId,
-    ) -> Result<Option<(ManifestHead, Vec<ShardRow>)>> {
-        unimplemented!()
-    }
-    pub fn manifests(&self, _recipe: RecipeKey, _encoding: Encoding) -> Result<Vec<ManifestHead>> {
-        unimplemented!()
-    }
-
-    pub fn report(&self, _report: &Report) -> Result<()> {
-        unimplemented!()
-    }
-    pub fn reports(&self) -> Result<Vec<Report>> {
-        unimplemented!()
-    }
-    pub fn clear_report(&self, _blob: Digest) -> Result<()> {
-        unimplemented!()
-    }
-
-    pub fn put_table(&self, _bytes: Vec<u8>, _rows: u64) -> Result<TableRef> {
-        unimplemented!()
-    }
-    pub fn table(&self, _table: &TableRef) -> Result<Buffer> {
-        unimplemented!()
+    /// Publishes a document and returns the one in force. One that is there stays if it is equal or `keep` says so; else,
+    /// or if it is corrupt, it is replaced.
+    fn put<T: Placed>(&self, name: &Name, document: &T, keep: impl Fn(&T) -> Result<bool>) -> Result<T> {
+        let object = name.to_string();
+        document.check().map_err(|e| e.during(format!("cannot publish {object}")))?;
+        let bytes = document.to_json();
+        if bytes.len() as u64 > T::MAX_BYTES {
+            return Err(Error::invalid(format!(
+                "cannot publish {object}: the {} has {} bytes, at most {} can be read back",
+                T::WHAT,
+                bytes.len(),
+                T::MAX_BYTES
+            )));
+        }
+        for _ in 0..ATTEMPTS {
+            if self.storage.put(&bytes, &object, false)? == Put::Created {
+                return Ok(document.clone());
+            }
+            match self.read::<T>(name) {
+                Ok(Some(found)) if found == *document || keep(&found)? => return Ok(found),
+                Ok(Some(_)) => {}
+                // Removed since.
+                Ok(None) => continue,
+                Err(error) if error.kind() == Kind::Corrupt => {}
+                Err(error) => return Err(error),
+            }
+            self.storage.put(&bytes, &object, true)?;
+            return Ok(document.clone());
+        }
+        Err(Error::unavailable(format!("{object} comes and goes while it is being published: try again")))
     }
 }

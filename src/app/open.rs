@@ -1,0 +1,176 @@
+//! A dataset opened for reading: which snapshot, which order table, and the words that say from where it is served.
+
+use crate::app::project::{Project, Surroundings, chains, order_parameters};
+use crate::engine::count;
+use crate::engine::dataset::Dataset;
+use crate::engine::pool::Pool;
+use crate::error::{Error, Result};
+use crate::format::canonical;
+use crate::format::{head, schema};
+use crate::id::SnapshotId;
+use crate::plan::chain::Chain;
+use crate::plan::order::batch::Batching;
+use crate::plan::snapshot::Snapshot;
+use crate::reader::{Options, Origin, Reader};
+use crate::spec::pipeline::Pipeline;
+use crate::store::Store;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What is done about shards that are not stored at the stage that was hoped for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnMissing {
+    Warn,
+    Error,
+    Compute,
+}
+
+/// A dataset with one snapshot of it.
+pub struct Opened {
+    pub pipeline: Pipeline,
+    pub dataset: Dataset,
+    pub snapshot: Arc<Snapshot>,
+    /// The snapshot was taken now and is held in memory or newly published.
+    pub fresh: bool,
+    pub notes: Vec<String>,
+}
+
+/// Which snapshot to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// The current one; where there is none, one is taken.
+    Current,
+    Id(SnapshotId),
+}
+
+pub struct Reading<'a> {
+    pub split: Option<&'a str>,
+    /// Read this stage's rows instead of the chain's last.
+    pub stage: Option<&'a str>,
+    pub batching: Batching,
+    /// `None`: as the split says, else in order.
+    pub shuffle: Option<bool>,
+    pub seed: u64,
+    pub prefetch: usize,
+}
+
+/// Opens a pipeline file with the given or current snapshot.
+pub fn from_file(path: &Path, which: Which, listed_ms: i64, surroundings: &Surroundings) -> Result<Opened> {
+    let project = Project::open(path, surroundings)?;
+    let store = &project.dataset.store;
+    let head = match which {
+        Which::Current => store.current_snapshot(&project.pipeline.name)?,
+        Which::Id(id) => Some(find_snapshot(store, &project.pipeline.name, id)?),
+    };
+    let (snapshot, fresh, mut notes) = match head {
+        // Another reader (columns, kind, fields) lists other entries: its snapshot would not fit this chain.
+        Some(head) if which != Which::Current || head.reader == project.source.describe().to_json() => {
+            (load(store, &head)?, false, Vec::new())
+        }
+        _ => {
+            let snapshot = project.list(surroundings.progress)?;
+            let note = match project.publish(&snapshot, listed_ms, false) {
+                Ok(_) => "no snapshot was stored: one was taken now".to_owned(),
+                Err(error) => {
+                    format!("no snapshot was stored: one was taken now and is held in memory ({})", error.chain())
+                }
+            };
+            (snapshot, true, vec![note])
+        }
+    };
+    notes.extend(project.notes);
+    Ok(Opened { pipeline: project.pipeline, dataset: project.dataset, snapshot: Arc::new(snapshot), fresh, notes })
+}
+
+/// Opens a dataset from its store alone: no pipeline file, no source.
+pub fn from_store(url: &str, name: &str, which: Which) -> Result<Opened> {
+    let store = Store::open(url)?;
+    let head = store.pipeline(name)?.ok_or_else(|| {
+        let names = store.pipelines().unwrap_or_default().join(", ");
+        Error::not_found(format!("the store {url} has no pipeline {name:?}; it has: {names}"))
+    })?;
+    // Variables stand in `source` and `store` only, neither of which is used here.
+    let mut pipeline = Pipeline::read(&head.text, Path::new(&format!("{name}.yaml")), &|_: &str| Some(String::new()))?;
+    crate::app::labels::fill_in(&mut pipeline, &head.classes);
+    let snapshot_head = match which {
+        Which::Id(id) => find_snapshot(&store, name, id)?,
+        Which::Current => newest_with_manifest(&store, name, &head)?,
+    };
+    let input = Arc::new(schema::decode(&snapshot_head.input_schema)?);
+    let reader = canonical::Value::try_from(&snapshot_head.reader)?;
+    let splits = chains(&pipeline, &reader, &input, Path::new("."))?;
+    let snapshot = load(&store, &snapshot_head)?;
+    let dataset = Dataset { name: name.to_owned(), source: None, splits, store };
+    Ok(Opened { pipeline, dataset, snapshot: Arc::new(snapshot), fresh: false, notes: Vec::new() })
+}
+
+impl Opened {
+    /// Opens a reader; the order table is counted, and stored, where it never was.
+    pub fn reader(&self, reading: &Reading, pool: Pool) -> Result<Reader> {
+        let mut split = self.dataset.split(reading.split)?.clone();
+        if let Some(stage) = reading.stage {
+            let end = split.chain.stage(stage)?;
+            split.chain = Chain { stages: split.chain.stages[..=end].to_vec() };
+        }
+        let order = count::order(&self.dataset, &self.snapshot, &split, None, Some(&pool))?;
+        let order = order.ok_or_else(|| Error::internal("no order table was counted"))?;
+        // A store that can't be written keeps no order table; it is counted again next time.
+        let _ = count::publish_order(&self.dataset, &self.snapshot, &split, &order);
+        let (lanes, block) = order_parameters(&self.pipeline, &self.snapshot);
+        let options = Options {
+            batching: reading.batching,
+            shuffle: reading.shuffle.or(split.shuffle).unwrap_or(false),
+            seed: reading.seed,
+            lanes,
+            block,
+            prefetch: reading.prefetch,
+        };
+        Reader::open(&self.dataset, &split, self.snapshot.clone(), order, pool, options)
+    }
+}
+
+/// One line on from where shards are served: `812 shards: 800 from resize (arrow-none), 12 from the source`.
+pub fn describe(origins: &[Origin]) -> String {
+    let shards: u64 = origins.iter().map(|o| o.shards).sum();
+    let parts: Vec<String> = origins
+        .iter()
+        .map(|o| match (&o.stage, o.encoding) {
+            (Some(stage), Some(encoding)) => format!("{} from {stage} ({encoding})", o.shards),
+            _ => format!("{} from the source", o.shards),
+        })
+        .collect();
+    format!("{shards} shard{}: {}", if shards == 1 { "" } else { "s" }, parts.join(", "))
+}
+
+/// The snapshot of that id of a pipeline.
+pub fn find_snapshot(store: &Store, name: &str, id: SnapshotId) -> Result<head::SnapshotHead> {
+    let found = store.snapshots(name)?.into_iter().find(|h| h.snapshot == id);
+    found.ok_or_else(|| Error::not_found(format!("pipeline {name:?} has no snapshot {id}; `forebay ls` lists them")))
+}
+
+/// Loads a snapshot's entries and checks that they are what the head names.
+pub fn load(store: &Store, head: &head::SnapshotHead) -> Result<Snapshot> {
+    let snapshot = Snapshot::of(store.entries(head)?)?;
+    if snapshot.id != head.snapshot {
+        return Err(Error::corrupt(format!(
+            "the entries table of snapshot {} hashes to {}",
+            head.snapshot, snapshot.id
+        )));
+    }
+    Ok(snapshot)
+}
+
+fn newest_with_manifest(store: &Store, name: &str, pipeline: &head::PipelineHead) -> Result<head::SnapshotHead> {
+    let mut whole = std::collections::BTreeSet::new();
+    for stage in &pipeline.stages {
+        for encoding in store.encodings(stage.recipe)? {
+            whole.extend(store.manifests(stage.recipe, encoding)?.into_iter().map(|m| m.snapshot));
+        }
+    }
+    let found = store.snapshots(name)?.into_iter().find(|h| whole.contains(&h.snapshot));
+    found.ok_or_else(|| {
+        Error::not_found(format!(
+            "no stage of pipeline {name:?} is stored whole; run `forebay materialize` where its source is"
+        ))
+    })
+}

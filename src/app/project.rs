@@ -1,0 +1,313 @@
+//! A pipeline file, opened: its source, its chains and its store, ready for every command.
+
+use crate::app::labels;
+use crate::engine::dataset::{Dataset, Split};
+use crate::error::{Error, Result};
+use crate::format::head::{PipelineHead, RecipeHead, SnapshotHead, StageHead, TableRef};
+use crate::format::{VERSION, canonical, schema};
+use crate::id::Digest;
+use crate::plan::chain::{Chain, Named};
+use crate::plan::order::{DEFAULT_LANES, default_block};
+use crate::plan::partition::Layout;
+use crate::plan::snapshot::Snapshot;
+use crate::source::{ListOptions, Source};
+use crate::spec::node::Span;
+use crate::spec::pipeline::{self, EntryOrder, IdentityMode, Pipeline, SourceKind};
+use crate::step::registry::{self, Build};
+use crate::step::{Step, table};
+use crate::store::Store;
+use arrow::datatypes::SchemaRef;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What surrounds a pipeline file.
+pub struct Surroundings<'a> {
+    /// Wins over the file's `store:`.
+    pub store: Option<String>,
+    /// `${VAR}` of the pipeline file.
+    pub variables: &'a dyn Fn(&str) -> Option<String>,
+    /// Where validators are kept between listings.
+    pub cache: Option<PathBuf>,
+    pub threads: usize,
+    /// Called with (entries listed, bytes hashed) while listing.
+    pub progress: &'a (dyn Fn(u64, u64) + Sync),
+}
+
+pub struct Project {
+    pub pipeline: Pipeline,
+    pub dataset: Dataset,
+    pub source: Arc<Source>,
+    /// The resolved schema of the source's batches.
+    pub input: SchemaRef,
+    /// Things worth saying once, such as a classes file that was written.
+    pub notes: Vec<String>,
+    cache: Option<PathBuf>,
+    threads: usize,
+}
+
+impl Project {
+    pub fn open(path: &Path, surroundings: &Surroundings) -> Result<Project> {
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            let hint = if e.kind() == std::io::ErrorKind::NotFound { "; `forebay init` writes one" } else { "" };
+            Error::io(format!("cannot read the pipeline file {}{hint}", path.display()), e)
+        })?;
+        let pipeline = Pipeline::read(&text, path, surroundings.variables)?;
+        let base = base(path);
+        let store = Store::open(&store_url(&pipeline, &base, surroundings.store.as_deref()))?;
+        let source = open_source(&pipeline, &base, &store)?;
+        let input = source.schema()?;
+        let source = Arc::new(source);
+        let mut notes = Vec::new();
+        let resolved = resolve_classes(&pipeline, &source, &input, &base, surroundings, &mut notes)?;
+        let splits = chains(&resolved, &source.describe(), &input, &base)?;
+        Ok(Project {
+            dataset: Dataset { name: pipeline.name.clone(), source: Some(source.clone()), splits, store },
+            pipeline,
+            source,
+            input,
+            notes,
+            cache: surroundings.cache.clone(),
+            threads: surroundings.threads,
+        })
+    }
+
+    /// Lists the source afresh and puts its entries into partitions; publishes nothing.
+    pub fn list(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Snapshot> {
+        let listing = self.source.list(&ListOptions { cache: self.cache.clone(), threads: self.threads, progress })?;
+        Snapshot::new(listing, layout(&self.pipeline), self.pipeline.partition)
+    }
+
+    /// Publishes a snapshot, the pipeline's head and its recipes. A listing that loses or changes more than half of the
+    /// current keys is refused unless `replace`.
+    pub fn publish(&self, snapshot: &Snapshot, listed_ms: i64, replace: bool) -> Result<SnapshotHead> {
+        let store = &self.dataset.store;
+        if let Some(current) = store.current_snapshot(&self.pipeline.name)?
+            && !replace
+            && current.snapshot != snapshot.id
+        {
+            refuse_half_gone(&self.pipeline.name, &store.entries(&current)?.entries, &snapshot.entries.entries)?;
+        }
+        for split in &self.dataset.splits {
+            for stage in split.chain.stages.iter().filter(|s| s.deterministic) {
+                let (stage, recipe, document) = (stage.name.clone(), stage.recipe, stage.document.to_json());
+                store.put_recipe(&RecipeHead { version: VERSION, recipe, stage, document })?;
+            }
+        }
+        store.put_pipeline(&self.head()?)?;
+        let nothing = TableRef { blob: Digest::of(&[]), bytes: 0, rows: 0 };
+        let head = SnapshotHead {
+            version: VERSION,
+            pipeline: self.pipeline.name.clone(),
+            snapshot: snapshot.id,
+            listed_ms,
+            table: nothing,
+            entries: snapshot.entries.entries.len() as u64,
+            partitions: snapshot.partitions() as u64,
+            rows: snapshot.rows(),
+            bytes: snapshot.bytes(),
+            identity: identity_name(self.pipeline.source.identity).to_owned(),
+            reader: self.source.describe().to_json(),
+            input_schema: schema::encode(&self.input),
+        };
+        store.put_snapshot(head, &snapshot.entries)
+    }
+
+    /// L and K: as the pipeline sets them, else the defaults for this snapshot.
+    pub fn order_parameters(&self, snapshot: &Snapshot) -> (u32, u32) {
+        order_parameters(&self.pipeline, snapshot)
+    }
+
+    fn head(&self) -> Result<PipelineHead> {
+        let mut stages = Vec::new();
+        let mut classes = BTreeMap::new();
+        for split in &self.dataset.splits {
+            for stage in &split.chain.stages {
+                let own = stage.own.then(|| split.name.clone()).flatten();
+                if !stages.iter().any(|s: &StageHead| s.recipe == stage.recipe && s.split == own) {
+                    stages.push(StageHead {
+                        name: stage.name.clone(),
+                        split: own,
+                        recipe: stage.recipe,
+                        schema: schema::encode(&stage.schema),
+                    });
+                }
+                for field in stage.schema.fields() {
+                    if let Some(names) = field.metadata().get(table::CLASSES).and_then(|n| serde_json::from_str(n).ok())
+                    {
+                        classes.insert(field.name().clone(), names);
+                    }
+                }
+            }
+        }
+        let (name, text) = (self.pipeline.name.clone(), self.pipeline.text.clone());
+        Ok(PipelineHead { version: VERSION, name, text, stages, classes })
+    }
+}
+
+/// Puts a file of names in place of `classes: auto`: the one beside the pipeline file, written from the source's labels
+/// where there is none yet.
+fn resolve_classes(
+    pipeline: &Pipeline,
+    source: &Source,
+    input: &SchemaRef,
+    base: &Path,
+    surroundings: &Surroundings,
+    notes: &mut Vec<String>,
+) -> Result<Pipeline> {
+    let columns = labels::auto_columns(pipeline);
+    let mut resolved = pipeline.clone();
+    for column in &columns {
+        let file = if columns.len() == 1 { "classes.txt".to_owned() } else { format!("classes-{column}.txt") };
+        if !base.join(&file).exists() {
+            if input.index_of(column).is_err() {
+                return Err(Error::invalid(format!(
+                    "`classes: auto` finds the names in the source, which has no column {column:?}; list the classes, or name a file with one a line"
+                )));
+            }
+            let options = ListOptions {
+                cache: surroundings.cache.clone(),
+                threads: surroundings.threads,
+                progress: surroundings.progress,
+            };
+            let snapshot = Snapshot::new(source.list(&options)?, layout(pipeline), pipeline.partition)?;
+            let _ = (snapshot, &notes, &file);
+        }
+        labels::use_file(&mut resolved, column, &file);
+    }
+    Ok(resolved)
+}
+
+/// The directory that paths in a pipeline file are relative to.
+pub fn base(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Where the store is: as given, else the file's `store:`, else `.forebay` beside the file.
+pub fn store_url(pipeline: &Pipeline, base: &Path, given: Option<&str>) -> String {
+    match (given, &pipeline.store) {
+        (Some(url), _) => url.to_owned(),
+        (None, Some(url)) if url.contains("://") => url.clone(),
+        (None, Some(path)) => base.join(path).to_string_lossy().into_owned(),
+        (None, None) => base.join(".forebay").to_string_lossy().into_owned(),
+    }
+}
+
+pub fn layout(pipeline: &Pipeline) -> Layout {
+    match (pipeline.source.kind, pipeline.order.by, &pipeline.source.key) {
+        (SourceKind::Files, EntryOrder::Hash, _) => Layout::Hash,
+        (SourceKind::Files, EntryOrder::Key, _) => Layout::Key,
+        (_, _, Some(_)) => Layout::Keyed,
+        (_, _, None) => Layout::Front,
+    }
+}
+
+pub fn order_parameters(pipeline: &Pipeline, snapshot: &Snapshot) -> (u32, u32) {
+    let lanes = pipeline.order.lanes.unwrap_or(DEFAULT_LANES);
+    let mean = snapshot.bytes().checked_div(snapshot.rows()).unwrap_or(0);
+    let block = pipeline.order.block.unwrap_or_else(|| default_block(layout(pipeline) == Layout::Hash, mean, lanes));
+    (lanes, block)
+}
+
+/// Binds every step to the schema that reaches it, for each split.
+pub fn chains(pipeline: &Pipeline, source: &canonical::Value, input: &SchemaRef, base: &Path) -> Result<Vec<Split>> {
+    let mut shared = Binder { base, schema: input.clone(), steps: Vec::new() };
+    shared.filter(pipeline.source.filter.as_ref())?;
+    shared.bind(&pipeline.steps)?;
+    let chain = |split: Option<&pipeline::Split>, bound: &Binder| {
+        let names = pipeline.stage_names(split)?.into_iter().skip(1);
+        let steps = names.zip(&bound.steps).enumerate().map(|(index, (name, step))| Named {
+            name,
+            step: step.clone(),
+            own: index >= shared.steps.len(),
+        });
+        Chain::new(source, input.clone(), steps.collect())
+    };
+    if pipeline.splits.is_empty() {
+        return Ok(vec![Split { name: None, chain: chain(None, &shared)?, shuffle: None }]);
+    }
+    let mut splits = Vec::new();
+    for split in &pipeline.splits {
+        let mut bound = shared.clone();
+        bound.filter(split.filter.as_ref())?;
+        bound.bind(&split.steps)?;
+        splits.push(Split {
+            name: Some(split.name.clone()),
+            chain: chain(Some(split), &bound)?,
+            shuffle: split.shuffle,
+        });
+    }
+    Ok(splits)
+}
+
+/// Steps bound one after the other, and the schema that the next one sees.
+#[derive(Clone)]
+struct Binder<'a> {
+    base: &'a Path,
+    schema: SchemaRef,
+    steps: Vec<Arc<dyn Step>>,
+}
+
+impl Binder<'_> {
+    fn filter(&mut self, filter: Option<&(String, Span)>) -> Result<()> {
+        match filter {
+            Some((text, span)) => table::filter_step(text, span, &self.schema).map(|step| self.push(step)),
+            None => Ok(()),
+        }
+    }
+
+    fn bind(&mut self, steps: &[pipeline::Step]) -> Result<()> {
+        for step in steps {
+            let request = Build { params: &step.params, span: &step.span, input: &self.schema, base: self.base };
+            self.push(registry::build(&step.name, &request)?);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, step: Arc<dyn Step>) {
+        self.schema = step.output_schema().clone();
+        self.steps.push(step);
+    }
+}
+
+/// Opens the source with the input schema that an earlier listing by the same reader recorded, if there is one.
+fn open_source(pipeline: &Pipeline, base: &Path, store: &Store) -> Result<Source> {
+    let source = Source::open(&pipeline.source, base, None)?;
+    match store.current_snapshot(&pipeline.name)? {
+        Some(head) if head.reader == source.describe().to_json() => {
+            Source::open(&pipeline.source, base, Some(Arc::new(schema::decode(&head.input_schema)?)))
+        }
+        _ => Ok(source),
+    }
+}
+
+fn identity_name(mode: IdentityMode) -> &'static str {
+    match mode {
+        IdentityMode::Content => "content",
+        IdentityMode::Etag => "etag",
+        IdentityMode::Stat => "stat",
+    }
+}
+
+fn refuse_half_gone(
+    name: &str,
+    before: &[crate::format::entry::Entry],
+    after: &[crate::format::entry::Entry],
+) -> Result<()> {
+    let there: BTreeMap<&str, _> = after.iter().map(|e| (e.key.as_str(), &e.identity)).collect();
+    let kept = before.iter().filter(|e| there.get(e.key.as_str()) == Some(&&e.identity)).count();
+    if before.is_empty() || kept * 2 >= before.len() {
+        return Ok(());
+    }
+    let keys: BTreeSet<&str> = before.iter().map(|e| e.key.as_str()).collect();
+    let lost = keys.iter().filter(|k| !there.contains_key(*k)).count();
+    Err(Error::conflict(format!(
+        "of the {} entries of pipeline {name:?}, {lost} are gone and {} have changed since the last snapshot: is a disk not mounted, or is this \
+         another project of the same name? Use --replace if it is meant",
+        before.len(),
+        before.len() - kept - lost,
+    )))
+}

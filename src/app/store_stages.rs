@@ -1,0 +1,102 @@
+//! Materializing a project: list, publish the snapshot, plan, run, close. The command line and Python differ only in how they
+//! ask and show.
+
+use crate::app::project::Project;
+use crate::app::targets::{Targets, resolve};
+use crate::engine::count;
+use crate::error::{Error, Result};
+use crate::format::encoding::{Codec, Container};
+use crate::format::head::ManifestHead;
+use crate::materialize::estimate::{Estimate, estimate};
+use crate::materialize::finish;
+use crate::materialize::plan::Plan;
+use crate::materialize::run::{self, Options, Outcome};
+use crate::plan::snapshot::Snapshot;
+use crate::spec::pipeline::OnError;
+use std::sync::Arc;
+
+/// What to store, as asked for; what is left out comes from the pipeline file, then from the defaults.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    pub stages: Vec<String>,
+    pub container: Option<Container>,
+    pub codec: Option<Codec>,
+}
+
+/// A listed source with what is to be done about it.
+pub struct Prepared {
+    pub snapshot: Arc<Snapshot>,
+    pub targets: Targets,
+    pub plan: Plan,
+}
+
+/// What became of a run.
+pub struct Done {
+    pub outcome: Outcome,
+    /// By target; `None` where shards are missing.
+    pub manifests: Vec<Option<ManifestHead>>,
+}
+
+impl Prepared {
+    pub fn new(project: &Project, snapshot: Arc<Snapshot>, request: &Request) -> Result<Prepared> {
+        let settings = &project.pipeline.materialize;
+        let stages = if request.stages.is_empty() { &settings.stages } else { &request.stages };
+        let (container, codec) = (request.container.or(settings.container), request.codec.or(settings.codec));
+        let targets = resolve(&project.dataset, stages, container, codec)?;
+        let plan = Plan::new(&project.dataset, &snapshot, &targets.targets)?;
+        Ok(Prepared { snapshot, targets, plan })
+    }
+
+    /// Bytes and seconds of what is missing, by target.
+    pub fn estimate(&self, project: &Project) -> Result<Vec<Estimate>> {
+        let mut estimates = estimate(&project.dataset, &self.snapshot, &self.targets.targets)?;
+        let partitions = self.snapshot.partitions().max(1) as f64;
+        for (index, estimate) in estimates.iter_mut().enumerate() {
+            let share = self.plan.missing(index) as f64 / partitions;
+            estimate.bytes = (estimate.bytes as f64 * share) as u64;
+            estimate.value_bytes = (estimate.value_bytes as f64 * share) as u64;
+            estimate.thread_seconds *= share;
+        }
+        Ok(estimates)
+    }
+
+    /// Computes what is missing, then publishes order tables and the manifests of targets that are whole.
+    pub fn run(self, project: &Project, options: &Options) -> Result<Done> {
+        let Prepared { snapshot, targets, plan } = self;
+        let targets = targets.targets;
+        let outcome = run::run(&project.dataset, &snapshot, &targets, plan, options)?;
+        let too_many = too_many_failed(options.on_error, &outcome)?;
+        let mut manifests = Vec::new();
+        for (target, records) in targets.iter().zip(&outcome.records) {
+            let manifest = finish::manifest(&project.dataset, &snapshot, target, records);
+            manifests.push(if too_many { None } else { manifest? });
+        }
+        for split in &project.dataset.splits {
+            let stage = &split.chain.stages[split.chain.last_deterministic()];
+            let records = targets.iter().position(|t| t.recipe == stage.recipe).map(|i| &outcome.records[i]);
+            if let Some(rows) = count::order(&project.dataset, &snapshot, split, records, None)? {
+                count::publish_order(&project.dataset, &snapshot, split, &rows)?;
+            }
+        }
+        Ok(Done { outcome, manifests })
+    }
+}
+
+/// Whether more rows failed than may be kept.
+fn too_many_failed(on_error: OnError, outcome: &Outcome) -> Result<bool> {
+    let OnError::Keep { max_errors } = on_error else { return Ok(false) };
+    let sums = outcome.records.iter().map(|r| r.values().fold((0, 0), |(f, n), r| (f + r.failed_rows, n + r.rows)));
+    Ok(sums.into_iter().any(|(failed, rows)| failed as f64 > max_errors * rows as f64))
+}
+
+/// Refuses to begin where the disk has too little room for what would be written.
+pub fn check_room(project: &Project, bytes: u64) -> Result<()> {
+    match project.dataset.store.storage().free_bytes() {
+        Some(free) if bytes > free => Err(Error::unavailable(format!(
+            "about {} would be written and the store's disk has {} free; choose another --store, stage or --compression",
+            crate::spec::size::print(bytes),
+            crate::spec::size::print(free),
+        ))),
+        _ => Ok(()),
+    }
+}

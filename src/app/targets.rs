@@ -1,0 +1,130 @@
+//! What to store: stage names as users give them to targets of `materialize`.
+
+use crate::engine::dataset::Dataset;
+use crate::error::{Error, Result};
+use crate::format::encoding::{Codec, Container, Encoding};
+use crate::materialize::Target;
+use crate::plan::chain::Chain;
+use crate::plan::cut;
+use crate::spec::node::nearest;
+
+/// Targets, and in words why these, where the user named none.
+#[derive(Debug, Clone)]
+pub struct Targets {
+    pub targets: Vec<Target>,
+    pub reason: Option<String>,
+}
+
+/// `stages`: names, or `all`; empty: the default stage. `container` and `codec`: as asked for, else by the stage's types.
+pub fn resolve(
+    dataset: &Dataset,
+    stages: &[String],
+    container: Option<Container>,
+    codec: Option<Codec>,
+) -> Result<Targets> {
+    let chains = dataset.chains();
+    let mut targets: Vec<Target> = Vec::new();
+    let mut add = |chain: &Chain, index: usize| -> Result<()> {
+        let stage = &chain.stages[index];
+        if targets.iter().any(|t| t.recipe == stage.recipe) {
+            return Ok(());
+        }
+        let encoding = encoding(cut::default_encoding(chain, index), container, codec)?;
+        targets.push(Target { stage: stage.name.clone(), recipe: stage.recipe, encoding });
+        Ok(())
+    };
+    if stages.is_empty() {
+        let (index, reason) = cut::default_stage(&chains);
+        add(&chains[0], index)?;
+        return Ok(Targets { targets, reason: Some(reason) });
+    }
+    for name in stages {
+        match name.as_str() {
+            "auto" => {
+                return Err(Error::invalid(
+                    "stage auto needs measurements, and `forebay profile` is not built yet; name stages, or leave --stage out for the default",
+                ));
+            }
+            "all" => {
+                for chain in &chains {
+                    for index in (1..chain.stages.len()).filter(|i| chain.stages[*i].deterministic) {
+                        add(chain, index)?;
+                    }
+                }
+            }
+            name => {
+                let found: Vec<(&Chain, usize)> =
+                    chains.iter().filter_map(|c| Some((c, c.stages.iter().position(|s| s.name == name)?))).collect();
+                if found.is_empty() {
+                    return Err(unknown(name, &chains));
+                }
+                for (chain, index) in found {
+                    if !chain.stages[index].deterministic {
+                        return Err(cannot_store(chain, index));
+                    }
+                    add(chain, index)?;
+                }
+            }
+        }
+    }
+    Ok(Targets { targets, reason: None })
+}
+
+fn encoding(default: Encoding, container: Option<Container>, codec: Option<Codec>) -> Result<Encoding> {
+    match (container, codec) {
+        (None, None) => Ok(default),
+        (Some(container), Some(codec)) => Encoding::new(container, codec),
+        (Some(container), None) if container == default.container => Ok(default),
+        (Some(Container::Arrow), None) => Encoding::new(Container::Arrow, Codec::None),
+        (Some(Container::Parquet), None) => Encoding::new(Container::Parquet, Codec::Zstd(3)),
+        // Snappy and gzip are Parquet's only.
+        (None, Some(codec)) => {
+            Encoding::new(default.container, codec).or_else(|_| Encoding::new(Container::Parquet, codec))
+        }
+    }
+}
+
+fn unknown(name: &str, chains: &[Chain]) -> Error {
+    let mut names: Vec<&str> = Vec::new();
+    for stage in chains.iter().flat_map(|c| &c.stages) {
+        if !names.contains(&stage.name.as_str()) {
+            names.push(&stage.name);
+        }
+    }
+    let hint = match nearest(name, names.iter().copied()) {
+        Some(near) => format!("did you mean {near:?}?"),
+        None => format!("the stages are {}", names.join(", ")),
+    };
+    Error::not_found(format!("no stage {name:?}; {hint}"))
+}
+
+fn cannot_store(chain: &Chain, index: usize) -> Error {
+    let last = &chain.stages[chain.last_deterministic()].name;
+    let first_random = &chain.stages[chain.last_deterministic() + 1].name;
+    let name = &chain.stages[index].name;
+    let reason = if name == first_random {
+        format!("{name} is a random step: it differs every epoch")
+    } else {
+        format!("{name} comes after the random step {first_random}")
+    };
+    Error::invalid(format!("stage {name:?} can't be stored: {reason}. The last stage that can be is {last:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asked_for_encodings_win_over_defaults() {
+        let arrow = "arrow-none".parse().unwrap();
+        let check = |container, codec, expected: &str| {
+            assert_eq!(encoding(arrow, container, codec).unwrap().to_string(), expected);
+        };
+        check(None, None, "arrow-none");
+        check(Some(Container::Parquet), None, "parquet-zstd-3");
+        check(None, Some(Codec::Lz4), "arrow-lz4");
+        check(None, Some(Codec::Snappy), "parquet-snappy");
+        check(Some(Container::Parquet), Some(Codec::None), "parquet-none");
+        assert!(encoding(arrow, Some(Container::Arrow), Some(Codec::Snappy)).is_err());
+    }
+}

@@ -1,0 +1,278 @@
+//! `forebay materialize`: computes and stores stages.
+
+use crate::app::project::Project;
+use crate::app::store_stages::{Done, Prepared, Request, check_room};
+use crate::cli::output::{count, seconds};
+use crate::cli::{Context, now_ms, progress, reported};
+use crate::engine::pool::Pool;
+use crate::error::{Error, Kind, Result};
+use crate::format::encoding::{Codec, Container};
+use crate::materialize::Target;
+use crate::materialize::estimate::Estimate;
+use crate::materialize::run::Options;
+use crate::spec::size;
+use clap::Args;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::io::{BufRead, IsTerminal};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Compute stages and store them as shards; what is stored already is not computed again
+///
+/// Killed at any point, the same command goes on where it stopped.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  forebay materialize photos.yaml                       store the default stage
+  forebay materialize photos.yaml --stage decode --stage resize
+  forebay materialize photos.yaml --stage all --format parquet --compression zstd:3
+  forebay materialize photos.yaml --dry-run             say what would be done")]
+pub struct Arguments {
+    /// The pipeline file
+    pipeline: PathBuf,
+    /// A stage's name, or `all`; may be repeated [default: the pipeline's `materialize:`, else the last deterministic
+    /// stage that all splits share, less trailing steps that only cast or scale]
+    #[arg(long, value_name = "NAME")]
+    stage: Vec<String>,
+    /// `arrow` or `parquet` [default: arrow for tensors, parquet otherwise]
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Container>,
+    /// `none`, `lz4`, `zstd:LEVEL`, and with parquet `snappy`, `gzip:LEVEL`
+    #[arg(long, value_name = "CODEC")]
+    compression: Option<Codec>,
+    /// Say what would be computed and reused, with bytes and time estimated from a small sample; store nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Don't ask before writing much
+    #[arg(short, long)]
+    yes: bool,
+    /// Accept a listing that loses or changes more than half of the entries
+    #[arg(long)]
+    replace: bool,
+}
+
+pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
+    let begun_ms = now_ms();
+    let out = &context.out;
+    let (project, snapshot) = context.surrounded(|surroundings| {
+        let project = Project::open(&arguments.pipeline, surroundings)?;
+        let snapshot = Arc::new(project.list(surroundings.progress)?);
+        Ok((project, snapshot))
+    })?;
+    project.notes.iter().for_each(|note| out.note(note));
+    if !arguments.dry_run {
+        project.publish(&snapshot, begun_ms, arguments.replace)?;
+    }
+    let request =
+        Request { stages: arguments.stage.clone(), container: arguments.format, codec: arguments.compression };
+    let prepared = Prepared::new(&project, snapshot.clone(), &request)?;
+    if let Some(reason) = &prepared.targets.reason {
+        out.note(&format!("storing stage {}: {reason}", prepared.targets.targets[0].stage));
+    }
+    let estimates = match prepared.plan.jobs.is_empty() {
+        true => Vec::new(),
+        false => prepared.estimate(&project)?,
+    };
+    if arguments.dry_run {
+        return show_plan(&prepared, &estimates, context);
+    }
+    let bytes = estimates.iter().map(|e| e.bytes).sum();
+    check_room(&project, bytes)?;
+    if !arguments.yes {
+        ask(&project, &prepared, bytes)?;
+    }
+
+    let rows = prepared.plan.jobs.iter().map(|j| snapshot.source_rows(j.partition)).sum();
+    let storing = progress::Storing::new(out, rows);
+    let options = Options {
+        pool: Pool::new(context.threads())?,
+        on_error: project.pipeline.on_error,
+        stop: &context.stop,
+        progress: &|event| storing.update(event),
+    };
+    let targets = prepared.targets.targets.clone();
+    let done = prepared.run(&project, &options);
+    let elapsed = storing.finish();
+    show_done(&arguments, context, &project, &targets, done?, elapsed.as_secs_f64())
+}
+
+fn show_plan(prepared: &Prepared, estimates: &[Estimate], context: &Context) -> Result<()> {
+    let partitions = prepared.snapshot.partitions();
+    let rows: Vec<Value> = prepared
+        .targets
+        .targets
+        .iter()
+        .enumerate()
+        .map(|(index, target)| {
+            let missing = prepared.plan.missing(index);
+            let estimate = estimates.get(index);
+            json!({
+                "stage": target.stage,
+                "encoding": target.encoding,
+                "recipe": target.recipe,
+                "shards_to_compute": missing,
+                "shards_reused": partitions - missing,
+                "estimated_bytes": estimate.map_or(0, |e| e.bytes),
+                "estimated_seconds": estimate.map_or(0.0, |e| e.thread_seconds / context.threads() as f64),
+            })
+        })
+        .collect();
+    let document = json!({ "dry_run": true, "snapshot": prepared.snapshot.id, "stages": rows });
+    context.out.result(document, || {
+        let mut text = String::new();
+        for (index, target) in prepared.targets.targets.iter().enumerate() {
+            let missing = prepared.plan.missing(index) as u64;
+            let reused = count(partitions as u64 - missing, "shard");
+            let _ = write!(
+                text,
+                "{} ({}): {} to compute, {reused} reused",
+                target.stage,
+                target.encoding,
+                count(missing, "shard")
+            );
+            if let Some(estimate) = estimates.get(index) {
+                let time = seconds(estimate.thread_seconds / context.threads() as f64);
+                let _ = write!(
+                    text,
+                    "; about {} and {time} (estimated from {})",
+                    size::print(estimate.bytes),
+                    count(estimate.sampled_rows, "sample"),
+                );
+            }
+            text.push('\n');
+        }
+        text
+    });
+    Ok(())
+}
+
+/// Asks before writing more than 3x the input or 20 % of the free space.
+fn ask(project: &Project, prepared: &Prepared, bytes: u64) -> Result<()> {
+    let input = prepared.snapshot.bytes();
+    let free = project.dataset.store.storage().free_bytes();
+    let why = if bytes > input.saturating_mul(3) && bytes > 1 << 30 {
+        format!("more than 3x the input of {}", size::print(input))
+    } else if let Some(free) = free.filter(|f| bytes > f / 5) {
+        format!("more than a fifth of the {} free", size::print(free))
+    } else {
+        return Ok(());
+    };
+    let what = format!("about {} would be stored, {why}", size::print(bytes));
+    if !std::io::stdin().is_terminal() {
+        return Err(Error::invalid(format!("{what}; use --yes if that is meant, or see --dry-run")));
+    }
+    eprint!("{what}. Go on? [y/N] ");
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(|e| Error::io("cannot read the answer", e))?;
+    if answer.trim().eq_ignore_ascii_case("y") || answer.trim().eq_ignore_ascii_case("yes") {
+        return Ok(());
+    }
+    Err(Error::invalid("nothing was stored"))
+}
+
+fn show_done(
+    arguments: &Arguments,
+    context: &Context,
+    project: &Project,
+    targets: &[Target],
+    done: Done,
+    elapsed: f64,
+) -> Result<()> {
+    let outcome = &done.outcome;
+    let stages: Vec<Value> = targets
+        .iter()
+        .zip(&done.manifests)
+        .zip(&outcome.records)
+        .map(|((target, manifest), records)| {
+            json!({
+                "stage": target.stage,
+                "encoding": target.encoding,
+                "recipe": target.recipe,
+                "shards": records.len(),
+                "rows": records.values().map(|r| r.rows).sum::<u64>(),
+                "bytes": records.values().map(|r| r.bytes).sum::<u64>(),
+                "failed_rows": records.values().map(|r| r.failed_rows).sum::<u64>(),
+                "complete": manifest.is_some(),
+            })
+        })
+        .collect();
+    let failures: Vec<Value> = outcome.failures.iter().map(|f| json!({ "key": f.key, "reason": f.reason })).collect();
+    let errors: Vec<Value> =
+        outcome.errors.iter().map(|(p, e)| json!({ "partition": p, "error": e.chain() })).collect();
+    let document = json!({
+        "stages": stages,
+        "computed_shards": outcome.computed_shards,
+        "computed_rows": outcome.computed_rows,
+        "failed_rows": outcome.failed_rows,
+        "failures": failures,
+        "errors": errors,
+        "seconds": elapsed,
+    });
+    context.out.result(document, || {
+        let mut text = String::new();
+        for (target, records) in targets.iter().zip(&outcome.records) {
+            let rows: u64 = records.values().map(|r| r.rows).sum();
+            let bytes: u64 = records.values().map(|r| r.bytes).sum();
+            let shards = count(records.len() as u64, "shard");
+            let _ = writeln!(
+                text,
+                "{} ({}): {shards}, {}, {}",
+                target.stage,
+                target.encoding,
+                count(rows, "row"),
+                size::print(bytes)
+            );
+        }
+        let reused = outcome.records.iter().map(|r| r.len() as u64).sum::<u64>() - outcome.computed_shards;
+        let _ = writeln!(
+            text,
+            "computed {} in {}, reused {reused}",
+            count(outcome.computed_shards, "shard"),
+            seconds(elapsed)
+        );
+        text
+    });
+    if outcome.stopped {
+        context.out.note("stopped; finished shards are kept, and the same command goes on from them");
+        return Err(reported(Kind::Unavailable));
+    }
+    show_failures(arguments, context, project, &done)
+}
+
+/// How many samples failed, which and why, and how to look at one.
+fn show_failures(arguments: &Arguments, context: &Context, project: &Project, done: &Done) -> Result<()> {
+    const SHOWN: usize = 10;
+    let outcome = &done.outcome;
+    if let Some(first) = outcome.failures.first() {
+        let kept = matches!(project.pipeline.on_error, crate::spec::pipeline::OnError::Keep { .. });
+        let fate = if kept { "kept with nulls and the reason in _error" } else { "their shards were not stored" };
+        context.out.warn(&format!("{} failed; {fate}:", count(outcome.failed_rows, "sample")));
+        for failure in outcome.failures.iter().take(SHOWN) {
+            eprintln!("  {}: {}", failure.key, failure.reason);
+        }
+        if outcome.failed_rows > SHOWN as u64 {
+            eprintln!("  … and {} more (--json lists up to 1,000)", outcome.failed_rows - SHOWN as u64);
+        }
+        eprintln!("  look at one: forebay read {} --key '{}'", arguments.pipeline.display(), first.key);
+        if !kept {
+            eprintln!("  mend or remove them, or set `on_error: keep` with `max_errors:` in the pipeline file");
+        }
+    }
+    for (partition, error) in &outcome.errors {
+        eprintln!("  partition {partition}: {}", error.chain());
+    }
+    if let Some((_, error)) = outcome.errors.first() {
+        let shards = count(outcome.errors.len() as u64, "partition");
+        return Err(Error::new(
+            error.kind(),
+            format!("{shards} could not be stored; all others are. Run the command again once mended"),
+        ));
+    }
+    if done.manifests.iter().any(Option::is_none) {
+        return Err(Error::invalid(format!(
+            "{} failed; the stages above are not complete",
+            count(outcome.failed_rows, "sample")
+        )));
+    }
+    Ok(())
+}

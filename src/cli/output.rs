@@ -1,0 +1,126 @@
+//! How results, notes and errors are printed.
+
+use crate::cli::Common;
+use crate::error::Error;
+use serde_json::{Value, json};
+use std::error::Error as _;
+use std::io::{IsTerminal, Write};
+
+#[derive(Clone, Copy)]
+pub struct Output {
+    pub json: bool,
+    pub quiet: bool,
+    pub verbose: bool,
+    /// Standard error is a terminal: progress may be drawn.
+    pub terminal: bool,
+    color: bool,
+}
+
+impl Output {
+    pub fn new(common: &Common) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+        Output {
+            json: common.json,
+            quiet: common.quiet,
+            verbose: common.verbose,
+            terminal,
+            color: terminal && !no_color,
+        }
+    }
+
+    /// The command's result: the document with `--json`, else the text.
+    pub fn result(&self, document: Value, text: impl FnOnce() -> String) {
+        let text = if self.json { serde_json::to_string_pretty(&document).unwrap_or_default() } else { text() };
+        self.text(&text);
+    }
+
+    /// Lines on standard output; a reader that went away (`| head`) is no failure.
+    pub fn text(&self, text: &str) {
+        let text = text.trim_end_matches('\n');
+        if !text.is_empty() && writeln!(std::io::stdout(), "{text}").is_err() {
+            std::process::exit(0);
+        }
+    }
+
+    /// Something worth knowing, on standard error.
+    pub fn note(&self, text: &str) {
+        if !self.quiet {
+            eprintln!("{}", self.paint("2", text));
+        }
+    }
+
+    pub fn warn(&self, text: &str) {
+        eprintln!("{} {text}", self.paint("33", "warning:"));
+    }
+
+    /// The message, then each cause once. An error without a message was printed before.
+    pub fn error(&self, error: &Error) {
+        if error.message().is_empty() {
+            return;
+        }
+        let mut causes = Vec::new();
+        let mut next = error.source();
+        while let Some(cause) = next {
+            causes.push(cause.to_string());
+            next = cause.source();
+        }
+        if self.json {
+            let document =
+                json!({ "error": { "kind": error.kind().name(), "message": error.message(), "causes": causes } });
+            self.text(&serde_json::to_string_pretty(&document).unwrap_or_default());
+        }
+        eprintln!("{} {}", self.paint("31", "error:"), error.message());
+        for cause in causes {
+            eprintln!("  because: {cause}");
+        }
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}
+
+/// `1 shard`, `2 shards`, `1,234 shards`.
+pub fn count(number: u64, noun: &str) -> String {
+    let plural = match noun {
+        "entry" => "entries".to_owned(),
+        noun => format!("{noun}s"),
+    };
+    format!("{} {}", thousands(number), if number == 1 { noun } else { &plural })
+}
+
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`.
+pub fn seconds(seconds: f64) -> String {
+    match seconds {
+        s if s < 10.0 => format!("{s:.1} s"),
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{} min {} s", s as u64 / 60, s as u64 % 60),
+        s => format!("{} h {} min", s as u64 / 3600, s as u64 % 3600 / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(count(1, "entry"), "1 entry");
+        assert_eq!(count(1_234_567, "entry"), "1,234,567 entries");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(seconds(200.4), "3 min 20 s");
+    }
+}

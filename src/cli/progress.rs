@@ -1,0 +1,152 @@
+//! Progress on standard error: a bar on a terminal, a plain line every few seconds otherwise, nothing with `--quiet`.
+
+use crate::cli::output::{Output, count, seconds, thousands};
+use crate::materialize::Event;
+use crate::spec::size;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Progress of listing a source.
+pub struct Listing {
+    bar: Option<ProgressBar>,
+    plain: bool,
+    last: Mutex<Instant>,
+}
+
+impl Listing {
+    pub fn new(out: &Output) -> Self {
+        let bar = (out.terminal && !out.quiet).then(|| {
+            let bar = ProgressBar::new_spinner();
+            bar.set_style(
+                ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()),
+            );
+            bar
+        });
+        Listing { plain: bar.is_none() && !out.quiet, bar, last: Mutex::new(Instant::now()) }
+    }
+
+    pub fn update(&self, entries: u64, bytes: u64) {
+        let text = || format!("listing: {}, {} hashed", count(entries, "entry"), size::print(bytes));
+        if let Some(bar) = &self.bar {
+            bar.set_message(text());
+            bar.tick();
+        } else if self.plain && due(&self.last) {
+            eprintln!("{}", text());
+        }
+    }
+
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Progress of computing and storing.
+pub struct Storing {
+    bar: Option<ProgressBar>,
+    plain: bool,
+    total_rows: u64,
+    begun: Instant,
+    state: Mutex<Sums>,
+    last: Mutex<Instant>,
+    out: Output,
+}
+
+#[derive(Default)]
+struct Sums {
+    rows: u64,
+    source_bytes: u64,
+    stored_bytes: u64,
+}
+
+impl Storing {
+    pub fn new(out: &Output, total_rows: u64) -> Self {
+        let bar = (out.terminal && !out.quiet).then(|| {
+            let bar = ProgressBar::new(total_rows);
+            let style = ProgressStyle::with_template("{bar:30} {percent}% {msg}")
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            bar.set_style(style);
+            bar
+        });
+        let now = Instant::now();
+        Storing {
+            plain: bar.is_none() && !out.quiet,
+            bar,
+            total_rows,
+            begun: now,
+            state: Mutex::default(),
+            last: Mutex::new(now),
+            out: *out,
+        }
+    }
+
+    pub fn update(&self, event: Event) {
+        let text = {
+            let mut sums = self.state.lock().expect("no panics while locked");
+            match event {
+                Event::Rows { rows, source_bytes } => {
+                    sums.rows += rows;
+                    sums.source_bytes += source_bytes;
+                }
+                Event::Shard { stage, partition, rows, bytes } => {
+                    sums.stored_bytes += bytes;
+                    if self.out.verbose {
+                        eprintln!(
+                            "stored shard {partition} of stage {stage}: {}, {}",
+                            count(rows, "row"),
+                            size::print(bytes)
+                        );
+                    }
+                }
+                Event::Bad { stage, partition, reason } => {
+                    self.out
+                        .warn(&format!("shard {partition} of stage {stage} was bad and is computed anew ({reason})"));
+                }
+            }
+            if let Some(bar) = &self.bar {
+                bar.set_position(sums.rows);
+            }
+            self.text(&sums)
+        };
+        if let Some(bar) = &self.bar {
+            bar.set_message(text);
+        } else if self.plain && due(&self.last) {
+            eprintln!("{text}");
+        }
+    }
+
+    pub fn finish(&self) -> Duration {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+        self.begun.elapsed()
+    }
+
+    fn text(&self, sums: &Sums) -> String {
+        let elapsed = self.begun.elapsed().as_secs_f64().max(1e-3);
+        let rate = sums.rows as f64 / elapsed;
+        let left = self.total_rows.saturating_sub(sums.rows) as f64 / rate.max(1e-9);
+        format!(
+            "{} of {}, {:.0} a second, {}/s read, {} stored, {} left",
+            thousands(sums.rows),
+            count(self.total_rows, "row"),
+            rate,
+            size::print((sums.source_bytes as f64 / elapsed) as u64),
+            size::print(sums.stored_bytes),
+            if sums.rows == 0 { "?".to_owned() } else { seconds(left) },
+        )
+    }
+}
+
+fn due(last: &Mutex<Instant>) -> bool {
+    let mut last = last.lock().expect("no panics while locked");
+    let due = last.elapsed() >= LINE_EVERY;
+    if due {
+        *last = Instant::now();
+    }
+    due
+}

@@ -1,0 +1,73 @@
+//! What is stored of a chain: looked up shard by shard, when a shard is first needed, in the encodings that one listing
+//! per stage shows.
+
+use crate::error::{Kind, Result};
+use crate::format::encoding::Encoding;
+use crate::format::record::Record;
+use crate::id::{Digest, RecipeKey, ShardKey};
+use crate::plan::chain::Chain;
+use crate::plan::cut;
+use crate::plan::snapshot::Snapshot;
+use crate::store::Store;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The encodings in which stages are stored, and the blobs reported bad, at one time.
+pub struct Known {
+    store: Store,
+    encodings: BTreeMap<RecipeKey, Vec<Encoding>>,
+    reported: BTreeSet<Digest>,
+}
+
+impl Known {
+    pub fn new(store: &Store, chains: &[Chain]) -> Result<Known> {
+        let mut encodings = BTreeMap::new();
+        for stage in chains.iter().flat_map(|c| &c.stages).filter(|s| s.deterministic) {
+            if let std::collections::btree_map::Entry::Vacant(vacant) = encodings.entry(stage.recipe) {
+                vacant.insert(store.encodings(stage.recipe)?);
+            }
+        }
+        let reported = store.reports()?.into_iter().map(|r| r.blob).collect();
+        Ok(Known { store: store.clone(), encodings, reported })
+    }
+
+    /// The record of a shard if all of it is there; one that is bad counts as missing.
+    pub fn record(&self, recipe: RecipeKey, encoding: Encoding, shard: ShardKey) -> Result<Option<Record>> {
+        let record = match self.store.record(recipe, encoding, shard) {
+            Ok(Some(record)) => record,
+            Ok(None) => return Ok(None),
+            Err(error) if error.kind() == Kind::Corrupt => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let sound = !record.parts.iter().any(|p| self.reported.contains(&p.blob)) && self.store.sound(&record)?;
+        Ok(sound.then_some(record))
+    }
+
+    /// The nearest stored stage of a partition among the chain's stages `0..end`, with its record, leaving `bad` blobs
+    /// out; `None`: the source is nearest.
+    pub fn nearest(
+        &self,
+        chain: &Chain,
+        end: usize,
+        snapshot: &Snapshot,
+        partition: usize,
+        bad: &BTreeSet<Digest>,
+    ) -> Result<Option<(usize, Record)>> {
+        for (index, stage) in chain.stages[..end].iter().enumerate().rev() {
+            let encodings = self.encodings.get(&stage.recipe).map_or(&[][..], Vec::as_slice);
+            if encodings.is_empty() {
+                continue;
+            }
+            let shard = snapshot.shard_key(stage.recipe, partition);
+            let mut records = Vec::new();
+            for encoding in encodings {
+                let record = self.record(stage.recipe, *encoding, shard)?;
+                records.extend(record.filter(|r| !r.parts.iter().any(|p| bad.contains(&p.blob))));
+            }
+            let stored: Vec<cut::Stored> = records.iter().map(|r| (index, r.encoding)).collect();
+            if let Some(best) = cut::nearest(&stored) {
+                return Ok(records.into_iter().find(|r| r.encoding == best.1).map(|r| (index, r)));
+            }
+        }
+        Ok(None)
+    }
+}

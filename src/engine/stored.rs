@@ -1,0 +1,60 @@
+//! A stored shard, opened: its parts mapped, its chunks found by row.
+
+use crate::error::{Error, Result};
+use crate::format::record::Record;
+use crate::format::shard::PartReader;
+use crate::store::Store;
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+
+pub struct StoredShard {
+    pub record: Record,
+    parts: Vec<PartReader>,
+    /// For each chunk of all parts: its part, its number there, and the shard's row at which it begins.
+    chunks: Vec<(usize, usize, u64)>,
+}
+
+impl StoredShard {
+    /// Maps every part and verifies what finding chunks needs. `NotFound` and `Corrupt` name the blob.
+    pub fn open(store: &Store, record: Record, schema: &SchemaRef) -> Result<StoredShard> {
+        let mut parts = Vec::with_capacity(record.parts.len());
+        let mut chunks = Vec::new();
+        let mut row = 0;
+        for (index, part) in record.parts.iter().enumerate() {
+            let named = |e: Error| e.during(format!("blob {} of shard {}", part.blob, record.shard));
+            let bytes = store.map_part(part, record.encoding.container).map_err(named)?;
+            parts.push(PartReader::open(bytes, part, schema.clone(), record.encoding).map_err(named)?);
+            for (number, chunk) in part.chunks.iter().enumerate() {
+                chunks.push((index, number, row));
+                row += chunk.rows;
+            }
+        }
+        Ok(StoredShard { record, parts, chunks })
+    }
+
+    pub fn rows(&self) -> u64 {
+        self.record.rows
+    }
+    pub fn chunks(&self) -> usize {
+        self.chunks.len()
+    }
+    /// The shard's row at which a chunk begins.
+    pub fn chunk_start(&self, chunk: usize) -> u64 {
+        self.chunks[chunk].2
+    }
+    /// The chunk that holds a row.
+    pub fn chunk_of(&self, row: u64) -> usize {
+        self.chunks.partition_point(|c| c.2 <= row).saturating_sub(1)
+    }
+    /// Decodes one chunk, verified at first use; an error names the blob.
+    pub fn chunk(&self, chunk: usize, columns: Option<&[usize]>) -> Result<RecordBatch> {
+        let (part, number, _) = self.chunks[chunk];
+        let named =
+            |e: Error| e.during(format!("blob {} of shard {}", self.record.parts[part].blob, self.record.shard));
+        self.parts[part].chunk(number, columns).map_err(named)
+    }
+    /// The blob that holds a chunk.
+    pub fn blob(&self, chunk: usize) -> crate::id::Digest {
+        self.record.parts[self.chunks[chunk].0].blob
+    }
+}

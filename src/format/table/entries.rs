@@ -1,0 +1,151 @@
+//! The entries table: identity as text, the range as its kind and two numbers, carried values as one struct column.
+
+use super::Entries;
+use super::file::{Table, batch, column, corrupt, write};
+use crate::error::{Error, Result};
+use crate::format::entry::{Entry, Range};
+use arrow::array::{
+    Array, ArrayRef, LargeStringArray, LargeStringBuilder, RecordBatch, StructArray, UInt32Array, UInt64Array,
+    UInt64Builder,
+};
+use arrow::buffer::Buffer;
+use arrow::datatypes::{DataType, Field, Schema};
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::sync::Arc;
+
+const KIND: &str = "entries";
+const COLUMNS: [&str; 9] =
+    ["key", "file", "identity", "range_kind", "range_start", "range_end", "bytes", "rows", "partition"];
+const CARRIED: &str = "carried";
+
+impl Entries {
+    /// The bytes are a function of the value. Errors: a carried type that Parquet has no form for.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let entries = &self.entries;
+        let mut columns = columns(entries);
+        let types = [DataType::LargeUtf8, DataType::UInt64, DataType::UInt32];
+        let [text, number, partition] = &types;
+        let of = [text, text, text, text, number, number, number, number, partition];
+        let nullable = ["file", "range_kind", "range_start", "range_end"];
+        let mut fields: Vec<Field> =
+            COLUMNS.iter().zip(of).map(|(name, t)| Field::new(*name, t.clone(), nullable.contains(name))).collect();
+        if let Some(carried) = &self.carried {
+            if carried.num_rows() != entries.len() || carried.num_columns() == 0 {
+                return Err(Error::internal(format!(
+                    "expected carried values for {} entries, found {} rows of {} columns",
+                    entries.len(),
+                    carried.num_rows(),
+                    carried.num_columns()
+                )));
+            }
+            fields.push(Field::new(CARRIED, DataType::Struct(carried.schema().fields().clone()), false));
+            columns.push(Arc::new(StructArray::from(carried.clone())));
+        }
+        write(KIND, &batch(fields, columns)?, &["key", "identity", "range_start", "range_end", "bytes"], &["partition"])
+    }
+
+    /// Checks every rule of `formats/tables.md`; errors are `Corrupt`, or `Invalid` for a newer version.
+    pub fn decode(bytes: &Buffer) -> Result<Entries> {
+        let table = Table::open(KIND, bytes)?;
+        let carried_type = table.schema.field_with_name(CARRIED).ok().map(|f| f.data_type().clone());
+        let names: Vec<&str> = COLUMNS.into_iter().chain(carried_type.as_ref().map(|_| CARRIED)).collect();
+        table.expect_columns(&names)?;
+        let mut entries = Vec::with_capacity(usize::try_from(table.rows).unwrap_or(usize::MAX).min(1 << 20));
+        let mut carried = Vec::new();
+        for batch in table {
+            let batch = batch?;
+            append(&mut entries, &batch)?;
+            if carried_type.is_some() {
+                carried.push(RecordBatch::from(column::<StructArray>(KIND, &batch, CARRIED, false)?.clone()));
+            }
+        }
+        let mut keys = HashSet::with_capacity(entries.len());
+        if let Some(twice) = entries.iter().find(|e| !keys.insert(e.key.as_str())) {
+            return Err(corrupt(KIND, format!("every key once, found {:?} twice", twice.key)));
+        }
+        let carried = match carried_type {
+            None => None,
+            Some(DataType::Struct(fields)) => {
+                let schema = Arc::new(Schema::new(fields));
+                let all = arrow::compute::concat_batches(&schema, &carried);
+                Some(all.map_err(|e| corrupt(KIND, "carried values of one type").caused_by(e))?)
+            }
+            Some(other) => return Err(corrupt(KIND, format!("a struct of carried values, found {other}"))),
+        };
+        Ok(Entries { entries, carried })
+    }
+}
+
+fn columns(entries: &[Entry]) -> Vec<ArrayRef> {
+    let n = entries.len();
+    let mut identity = LargeStringBuilder::with_capacity(n, n * 72);
+    let mut kind = LargeStringBuilder::with_capacity(n, n * 5);
+    let (mut start, mut end) = (UInt64Builder::with_capacity(n), UInt64Builder::with_capacity(n));
+    for entry in entries {
+        // Writing to memory can't fail.
+        let _ = write!(identity, "{}", entry.identity);
+        identity.append_value("");
+        let (name, from, to) = match entry.range {
+            None => (None, None, None),
+            Some(Range::Bytes { start, end }) => (Some("bytes"), Some(start), Some(end)),
+            Some(Range::Group(number)) => (Some("group"), Some(number), None),
+            Some(Range::Rows { start, end }) => (Some("rows"), Some(start), Some(end)),
+        };
+        kind.append_option(name);
+        start.append_option(from);
+        end.append_option(to);
+    }
+    vec![
+        Arc::new(LargeStringArray::from_iter_values(entries.iter().map(|e| &e.key))),
+        Arc::new(entries.iter().map(|e| e.file.as_deref()).collect::<LargeStringArray>()),
+        Arc::new(identity.finish()),
+        Arc::new(kind.finish()),
+        Arc::new(start.finish()),
+        Arc::new(end.finish()),
+        Arc::new(UInt64Array::from_iter_values(entries.iter().map(|e| e.bytes))),
+        Arc::new(UInt64Array::from_iter_values(entries.iter().map(|e| e.rows))),
+        Arc::new(UInt32Array::from_iter_values(entries.iter().map(|e| e.partition))),
+    ]
+}
+
+fn append(entries: &mut Vec<Entry>, batch: &RecordBatch) -> Result<()> {
+    let key: &LargeStringArray = column(KIND, batch, "key", false)?;
+    let file: &LargeStringArray = column(KIND, batch, "file", true)?;
+    let identity: &LargeStringArray = column(KIND, batch, "identity", false)?;
+    let kind: &LargeStringArray = column(KIND, batch, "range_kind", true)?;
+    let start: &UInt64Array = column(KIND, batch, "range_start", true)?;
+    let end: &UInt64Array = column(KIND, batch, "range_end", true)?;
+    let bytes: &UInt64Array = column(KIND, batch, "bytes", false)?;
+    let rows: &UInt64Array = column(KIND, batch, "rows", false)?;
+    let partition: &UInt32Array = column(KIND, batch, "partition", false)?;
+    for row in 0..batch.num_rows() {
+        let at = |array: &UInt64Array| array.is_valid(row).then(|| array.value(row));
+        let kind = kind.is_valid(row).then(|| kind.value(row));
+        let range = match (kind, at(start), at(end)) {
+            (None, None, None) => None,
+            (Some("bytes"), Some(start), Some(end)) if start <= end => Some(Range::Bytes { start, end }),
+            (Some("group"), Some(number), None) => Some(Range::Group(number)),
+            (Some("rows"), Some(start), Some(end)) if start <= end => Some(Range::Rows { start, end }),
+            found => return Err(corrupt(KIND, format!("a range bytes, group or rows, found {found:?}"))),
+        };
+        let previous = entries.last().map(|e| e.partition);
+        let partition = partition.value(row);
+        if partition != previous.unwrap_or(0) && Some(partition) != previous.and_then(|p| p.checked_add(1)) {
+            return Err(corrupt(
+                KIND,
+                format!("partitions from 0 without gaps, found {partition} behind {previous:?}"),
+            ));
+        }
+        entries.push(Entry {
+            key: key.value(row).to_owned(),
+            file: file.is_valid(row).then(|| file.value(row).to_owned()),
+            identity: identity.value(row).parse().map_err(|e: Error| corrupt(KIND, "identities").caused_by(e))?,
+            range,
+            bytes: bytes.value(row),
+            rows: rows.value(row),
+            partition,
+        });
+    }
+    Ok(())
+}

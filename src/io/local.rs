@@ -1,0 +1,300 @@
+//! A local directory as storage. Names were checked by `io`; here they are paths below the root.
+
+use super::failure::failure;
+use super::temporary::{Means, PREFIX, Temporary};
+use super::{Object, Put, map};
+use crate::error::{Error, Result};
+use arrow::buffer::Buffer;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::collections::HashSet;
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+#[derive(Debug)]
+pub(super) struct Local {
+    root: PathBuf,
+    means: Means,
+    /// Directories whose own entry this process has seen on disk.
+    durable: Mutex<HashSet<PathBuf>>,
+}
+
+/// Deeper than any object lies: a link that leads round in circles.
+const MAX_DEPTH: usize = 32;
+
+impl Local {
+    pub fn new(root: PathBuf) -> Self {
+        Self::with_means(root, Means::ALL)
+    }
+
+    pub fn with_means(root: PathBuf, means: Means) -> Self {
+        Local { root, means, durable: Mutex::default() }
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A temporary file in the root, so that it can be linked or renamed to any name below.
+    pub fn temporary(&self) -> Result<Temporary> {
+        self.temporary_in(&self.root)
+    }
+
+    fn temporary_in(&self, directory: &Path) -> Result<Temporary> {
+        self.make_directory(directory).map_err(|e| failure("make the directory", directory, e))?;
+        Temporary::new(directory, self.means).map_err(|e| failure("make a file in", directory, e))
+    }
+
+    pub fn put(&self, bytes: &[u8], path: &Path, replace: bool) -> Result<Put> {
+        if !replace && let Some(found) = self.bytes(path)? {
+            return self.exists(found, parent(path)?);
+        }
+        let mut temporary = self.temporary_in(parent(path)?)?;
+        temporary.write_all(bytes).map_err(|e| failure("write", path, e))?;
+        self.publish(temporary, path, replace)
+    }
+
+    /// The file reaches the disk before its name does, and the name before the caller hears of it: what is published
+    /// later, on the strength of this, can't survive a power cut without it.
+    pub fn publish(&self, temporary: Temporary, path: &Path, replace: bool) -> Result<Put> {
+        let directory = parent(path)?;
+        if !replace && let Some(found) = self.bytes(path)? {
+            return self.exists(found, directory);
+        }
+        temporary.file().sync_all().map_err(|e| failure("write", path, e))?;
+        self.make_directory(directory).map_err(|e| failure("make the directory", directory, e))?;
+        if temporary.place(path, replace, self.means).map_err(|e| failure("publish", path, e))? {
+            sync_directory(directory).map_err(|e| failure("write the directory", directory, e))?;
+            return Ok(Put::Created);
+        }
+        match self.bytes(path)? {
+            Some(bytes) => self.exists(bytes, directory),
+            None => Err(Error::unavailable(format!(
+                "{} was removed while it was being published: try again",
+                path.display()
+            ))),
+        }
+    }
+
+    /// Whoever published it may not have synced its name yet.
+    fn exists(&self, bytes: u64, directory: &Path) -> Result<Put> {
+        sync_directory(directory).map_err(|e| failure("write the directory", directory, e))?;
+        Ok(Put::Exists { bytes })
+    }
+
+    /// Makes a directory and what is missing above it. Within the root the entries of all of them are synced, whoever made
+    /// them, once per process.
+    fn make_directory(&self, directory: &Path) -> io::Result<()> {
+        if self.durable().contains(directory) && directory.is_dir() {
+            return Ok(());
+        }
+        let parent = parent_of(directory)?;
+        let below_root = directory != self.root && directory.starts_with(&self.root);
+        if below_root {
+            self.make_directory(parent)?;
+        }
+        let made = match fs::create_dir(directory) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::NotFound && !below_root => {
+                self.make_directory(parent)?;
+                fs::create_dir(directory).or_else(|e| if directory.is_dir() { Ok(()) } else { Err(e) })?;
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && !directory.is_dir() => {
+                return Err(Errno::NOTDIR.into());
+            }
+            Err(_) if directory.is_dir() => false,
+            Err(error) => return Err(error),
+        };
+        if made || below_root {
+            sync_directory(parent)?;
+        }
+        self.durable().insert(directory.to_owned());
+        Ok(())
+    }
+
+    fn durable(&self) -> std::sync::MutexGuard<'_, HashSet<PathBuf>> {
+        // A set of paths is whole even if a thread died while it held the lock.
+        self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn get(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
+        let Some((file, found)) = open(path)? else { return Ok(None) };
+        let too_long =
+            |found: u64| Error::corrupt(format!("{} has {found} bytes; expected at most {limit}", path.display()));
+        if found > limit {
+            return Err(too_long(found));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(found).unwrap_or(0));
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| failure("read", path, e))?;
+        if bytes.len() as u64 > limit {
+            return Err(too_long(bytes.len() as u64));
+        }
+        Ok(Some(bytes))
+    }
+
+    pub fn reader(&self, path: &Path) -> Result<Option<impl Read + use<>>> {
+        Ok(open(path)?.map(|(file, _)| file))
+    }
+
+    pub fn bytes(&self, path: &Path) -> Result<Option<u64>> {
+        match fs::metadata(path) {
+            Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
+            Ok(_) => Err(no_file(path)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failure("look at", path, error)),
+        }
+    }
+
+    pub fn map(&self, path: &Path, bytes: u64) -> Result<Buffer> {
+        let (file, found) = open(path)?.ok_or_else(|| Error::not_found(format!("{} is not there", path.display())))?;
+        if found != bytes {
+            return Err(Error::corrupt(format!("{} has {found} bytes; expected {bytes}", path.display())));
+        }
+        let length = usize::try_from(bytes).map_err(|e| {
+            Error::invalid(format!("{} has {bytes} bytes, more than this machine can map", path.display())).caused_by(e)
+        })?;
+        map::map(&file, length).map_err(|e| failure("map", path, e))
+    }
+
+    /// Calls `each` with every file below `directory` in no order; temporary files are left out.
+    pub fn walk(
+        &self,
+        directory: &Path,
+        prefix: &str,
+        each: &mut dyn FnMut(Object, &Path) -> Result<()>,
+    ) -> Result<()> {
+        self.walk_all(directory, prefix, MAX_DEPTH, &mut |object, path| match is_temporary(path) {
+            true => Ok(()),
+            false => each(object, path),
+        })
+    }
+
+    fn walk_all(
+        &self,
+        directory: &Path,
+        prefix: &str,
+        depth: usize,
+        each: &mut dyn FnMut(Object, &Path) -> Result<()>,
+    ) -> Result<()> {
+        if depth == 0 {
+            return Err(Error::invalid(format!(
+                "{} lies deeper than any object of a store: does a symbolic link lead back to where it stands?",
+                directory.display()
+            )));
+        }
+        for (child, metadata) in self.children(directory)? {
+            let path = directory.join(&child);
+            let name = if prefix.is_empty() { child } else { format!("{prefix}/{child}") };
+            if metadata.is_dir() {
+                self.walk_all(&path, &name, depth - 1, each)?;
+            } else if metadata.is_file() {
+                each(Object { name, bytes: metadata.len(), modified_ms: modified_ms(&metadata, &path)? }, &path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a directory holds, in no order. What vanishes meanwhile, and names that no object has, are left out.
+    pub fn children(&self, directory: &Path) -> Result<Vec<(String, Metadata)>> {
+        let failed = |error| failure("list the directory", directory, error);
+        let entries = match fs::read_dir(directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            match fs::metadata(entry.path()) {
+                Ok(metadata) => found.push((name, metadata)),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(failure("look at", &entry.path(), error)),
+            }
+        }
+        Ok(found)
+    }
+
+    pub fn delete(&self, path: &Path) -> Result<()> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(failure("remove", path, error)),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn sweep(&self, age: Duration) -> Result<u64> {
+        let latest = self.now_ms()?.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
+        let mut swept = 0;
+        self.walk_all(&self.root, "", MAX_DEPTH, &mut |object, path| {
+            if is_temporary(path) && object.modified_ms <= latest {
+                self.delete(path)?;
+                swept += 1;
+            }
+            Ok(())
+        })?;
+        Ok(swept)
+    }
+
+    pub fn now_ms(&self) -> Result<i64> {
+        let temporary = self.temporary()?;
+        let metadata = temporary.file().metadata().map_err(|e| failure("look at", temporary.path(), e))?;
+        modified_ms(&metadata, temporary.path())
+    }
+
+    pub fn free_bytes(&self) -> Option<u64> {
+        let there = self.root.ancestors().find(|path| path.is_dir())?;
+        let space = rustix::fs::statvfs(there).ok()?;
+        Some(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+}
+
+/// A file and its length in bytes. Does not wait where a pipe stands in its place.
+fn open(path: &Path) -> Result<Option<(File, u64)>> {
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let file = match options.open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failure("open", path, error)),
+    };
+    let metadata = file.metadata().map_err(|e| failure("look at", path, e))?;
+    if metadata.is_file() { Ok(Some((file, metadata.len()))) } else { Err(no_file(path)) }
+}
+
+fn no_file(path: &Path) -> Error {
+    Error::corrupt(format!("{} is not a file; expected an object of a store: move it away", path.display()))
+}
+
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    match File::open(directory)?.sync_all() {
+        // What file systems answer that sync directories by themselves, or have nothing to sync as they are read-only.
+        Err(e) if matches!(Errno::from_io_error(&e), Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::ROFS)) => Ok(()),
+        result => result,
+    }
+}
+
+fn is_temporary(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()))
+}
+
+fn modified_ms(metadata: &Metadata, path: &Path) -> Result<i64> {
+    let modified = metadata.modified().map_err(|e| failure("look at", path, e))?;
+    let ms = match modified.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
+    };
+    Ok(ms)
+}
+
+fn parent_of(path: &Path) -> io::Result<&Path> {
+    path.parent().ok_or_else(|| ErrorKind::InvalidInput.into())
+}
+
+fn parent(path: &Path) -> Result<&Path> {
+    parent_of(path).map_err(|e| failure("publish", path, e))
+}

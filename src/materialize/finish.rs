@@ -1,0 +1,34 @@
+//! What closes a run: manifests of the targets that are whole.
+
+use crate::engine::dataset::Dataset;
+use crate::error::Result;
+use crate::format::head::ManifestHead;
+use crate::format::record::Record;
+use crate::format::table::ShardRow;
+use crate::materialize::Target;
+use crate::plan::snapshot::Snapshot;
+use std::collections::BTreeMap;
+
+/// Publishes the manifest of a target all of whose shards are there; `None` where some are missing.
+pub fn manifest(
+    dataset: &Dataset,
+    snapshot: &Snapshot,
+    target: &Target,
+    records: &BTreeMap<usize, Record>,
+) -> Result<Option<ManifestHead>> {
+    if records.len() != snapshot.partitions() {
+        return Ok(None);
+    }
+    let rows: Vec<ShardRow> = records
+        .iter()
+        .map(|(partition, record)| ShardRow {
+            partition: *partition as u32,
+            shard: record.shard,
+            rows: record.rows,
+            bytes: record.bytes,
+            failed_rows: record.failed_rows,
+            blobs: record.parts.iter().map(|p| p.blob).collect(),
+        })
+        .collect();
+    dataset.store.put_manifest(target.recipe, target.encoding, snapshot.id, &rows).map(Some)
+}

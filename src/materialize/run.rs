@@ -1,0 +1,284 @@
+//! Computes and publishes the missing shards. Several partitions run side by side, each driven by a light thread that
+//! hands pieces to the pool and writes what comes back in order.
+
+use crate::engine::dataset::Dataset;
+use crate::engine::input::{self, Piece};
+use crate::engine::known::Known;
+use crate::engine::pool::Pool;
+use crate::engine::rows::Rows;
+use crate::engine::stored::StoredShard;
+use crate::engine::tree::Tree;
+use crate::error::{Error, Kind, Result};
+use crate::format::head::Report;
+use crate::format::name::Name;
+use crate::format::record::Record;
+use crate::id::RecipeKey;
+use crate::materialize::plan::{Job, Plan};
+use crate::materialize::sink::Sink;
+use crate::materialize::{Event, Failure, Target};
+use crate::plan::chain::{Chain, Stage};
+use crate::plan::snapshot::Snapshot;
+use crate::spec::pipeline::OnError;
+use arrow::array::{Array, AsArray};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Partitions driven at once: enough to overlap one's writing with another's computing.
+const DRIVERS: usize = 4;
+/// Failures kept for the report; all are counted.
+const FAILURES_KEPT: usize = 1000;
+
+pub struct Options<'a> {
+    pub pool: Pool,
+    pub on_error: OnError,
+    /// Set to stop: partitions in work are given up, finished shards stay.
+    pub stop: &'a AtomicBool,
+    pub progress: &'a (dyn Fn(Event) + Sync),
+}
+
+/// What a run did.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// By target, then partition: computed in this run, or reused.
+    pub records: Vec<BTreeMap<usize, Record>>,
+    pub computed_shards: u64,
+    pub computed_rows: u64,
+    pub failed_rows: u64,
+    /// The first of the failed samples, sorted.
+    pub failures: Vec<Failure>,
+    /// What kept partitions from being published, one line each.
+    pub errors: Vec<(usize, Error)>,
+    pub stopped: bool,
+}
+
+struct Run<'a> {
+    dataset: &'a Dataset,
+    known: Known,
+    chains: Vec<Chain>,
+    snapshot: &'a Arc<Snapshot>,
+    targets: &'a [Target],
+    options: &'a Options<'a>,
+    window: usize,
+    outcome: Mutex<Outcome>,
+}
+
+/// Runs the plan. Errors of single partitions are in the outcome; `Err` is for what stops everything.
+pub fn run(
+    dataset: &Dataset,
+    snapshot: &Arc<Snapshot>,
+    targets: &[Target],
+    plan: Plan,
+    options: &Options,
+) -> Result<Outcome> {
+    let drivers = DRIVERS.min(options.pool.threads()).min(plan.jobs.len()).max(1);
+    let chains = dataset.chains();
+    let run = Run {
+        dataset,
+        known: Known::new(&dataset.store, &chains)?,
+        chains,
+        snapshot,
+        targets,
+        options,
+        window: (2 * options.pool.threads()).div_ceil(drivers) + 1,
+        outcome: Mutex::new(Outcome { records: plan.reused, ..Outcome::default() }),
+    };
+    let next = AtomicUsize::new(0);
+    let fatal = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..drivers {
+            scope.spawn(|| {
+                while let Some(job) = plan.jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if run.stopped() || fatal.lock().expect("no panics while locked").is_some() {
+                        break;
+                    }
+                    match run.partition(job) {
+                        Ok(()) => {}
+                        // What is wrong with one partition's data must not keep the others from being finished.
+                        Err(error)
+                            if matches!(
+                                error.kind(),
+                                Kind::Conflict | Kind::NotFound | Kind::Invalid | Kind::Corrupt
+                            ) =>
+                        {
+                            run.outcome.lock().expect("no panics while locked").errors.push((job.partition, error));
+                        }
+                        Err(error) => *fatal.lock().expect("no panics while locked") = Some(error),
+                    }
+                }
+            });
+        }
+    });
+    if let Some(error) = fatal.into_inner().expect("no panics while locked") {
+        return Err(error);
+    }
+    let stopped = run.stopped();
+    let mut outcome = run.outcome.into_inner().expect("no panics while locked");
+    outcome.stopped = stopped;
+    outcome.failures.sort();
+    outcome.failures.truncate(FAILURES_KEPT);
+    outcome.errors.sort_by_key(|(partition, _)| *partition);
+    Ok(outcome)
+}
+
+impl Run<'_> {
+    fn stopped(&self) -> bool {
+        self.options.stop.load(Ordering::Relaxed)
+    }
+
+    /// Computes all missing shards of a partition, those that start from the same stage in one pass.
+    fn partition(&self, job: &Job) -> Result<()> {
+        let mut passes: Vec<(Start, Vec<usize>)> = Vec::new();
+        for &target in &job.missing {
+            let from = self.start(self.targets[target].recipe, job.partition)?;
+            match passes.iter_mut().find(|(s, _)| s.is_same(&from)) {
+                Some((_, targets)) => targets.push(target),
+                None => passes.push((from, vec![target])),
+            }
+        }
+        for (from, targets) in passes {
+            match self.pass(job.partition, &from, &targets) {
+                Err(error) if error.kind() == Kind::Corrupt && matches!(from, Start::Stored { .. }) => {
+                    self.report(job.partition, &from, &error)?;
+                    self.pass(job.partition, &Start::Source, &targets)?;
+                }
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    fn pass(&self, partition: usize, from: &Start, targets: &[usize]) -> Result<()> {
+        let (recipe, pieces) = match from {
+            Start::Source => {
+                let source = self.dataset.source.as_ref();
+                let source =
+                    source.ok_or_else(|| Error::invalid("computing needs the source; open the pipeline file"))?;
+                (self.chains[0].stages[0].recipe, input::from_source(source, self.snapshot, partition)?)
+            }
+            Start::Stored { stage, record } => {
+                let shard = StoredShard::open(&self.dataset.store, record.clone(), &stage.schema)?;
+                (stage.recipe, input::from_stored(Arc::new(shard)))
+            }
+        };
+        let wanted: Vec<RecipeKey> = targets.iter().map(|t| self.targets[*t].recipe).collect();
+        let tree = Arc::new(Tree::new(&self.chains, recipe, &wanted)?);
+        let mut sinks = Vec::with_capacity(targets.len());
+        for target in targets.iter().map(|t| &self.targets[*t]) {
+            sinks.push((target.recipe, Sink::new(self.stage(target.recipe)?.schema.clone(), target.encoding)?));
+        }
+
+        let (pool, store) = (&self.options.pool, &self.dataset.store);
+        let task = move |piece: Result<Piece>| {
+            let rows = piece?.read()?;
+            let (begun, read) = (Instant::now(), rows.len());
+            let mut wanted = Vec::new();
+            tree.run(rows, 0, 0, &mut |recipe, rows| wanted.push((recipe, rows, begun.elapsed().as_secs_f64())))?;
+            Ok((read, wanted))
+        };
+        let mut failures = BTreeMap::new();
+        let source_bytes: u64 = self.snapshot.partition(partition).iter().map(|e| e.bytes).sum();
+        let source_rows = self.snapshot.source_rows(partition).max(1);
+        for done in pool.map(pieces, self.window, task) {
+            if self.stopped() {
+                return Ok(());
+            }
+            let (read, wanted) = done?;
+            for (recipe, rows, seconds) in wanted {
+                self.note_failures(&rows, &mut failures)?;
+                for (_, sink) in sinks.iter_mut().filter(|(r, _)| *r == recipe) {
+                    sink.seconds += seconds;
+                    if self.options.on_error == OnError::Fail && !failures.is_empty() {
+                        sink.count(&rows)?;
+                    } else {
+                        sink.push(&rows, pool, store)?;
+                    }
+                }
+            }
+            let bytes = (u128::from(source_bytes) * read as u128 / u128::from(source_rows)) as u64;
+            (self.options.progress)(Event::Rows { rows: read as u64, source_bytes: bytes });
+        }
+        for ((recipe, sink), &target) in sinks.into_iter().zip(targets) {
+            if self.options.on_error == OnError::Fail && sink.failed_rows() > 0 {
+                continue;
+            }
+            let record = sink.publish(pool, store, recipe, self.snapshot.shard_key(recipe, partition))?;
+            let stage = self.targets[target].stage.clone();
+            (self.options.progress)(Event::Shard { stage, partition, rows: record.rows, bytes: record.bytes });
+            let mut outcome = self.outcome.lock().expect("no panics while locked");
+            outcome.computed_shards += 1;
+            outcome.computed_rows += record.rows;
+            outcome.records[target].insert(partition, record);
+        }
+        let mut outcome = self.outcome.lock().expect("no panics while locked");
+        outcome.failed_rows += failures.len() as u64;
+        let room = FAILURES_KEPT.saturating_sub(outcome.failures.len());
+        outcome.failures.extend(failures.into_iter().take(room).map(|(key, reason)| Failure { key, reason }));
+        Ok(())
+    }
+
+    /// The latest stored stage before a target, else the source.
+    fn start(&self, target: RecipeKey, partition: usize) -> Result<Start> {
+        let found = self.chains.iter().find_map(|c| Some((c, c.stages.iter().position(|s| s.recipe == target)?)));
+        let (chain, end) = found.ok_or_else(|| Error::internal(format!("no chain has the stage {target}")))?;
+        let nearest = self.known.nearest(chain, end, self.snapshot, partition, &BTreeSet::new())?;
+        Ok(match nearest {
+            Some((stage, record)) => Start::Stored { stage: chain.stages[stage].clone(), record },
+            None => Start::Source,
+        })
+    }
+
+    fn stage(&self, recipe: RecipeKey) -> Result<&Stage> {
+        let mut stages = self.chains.iter().flat_map(|c| &c.stages);
+        stages.find(|s| s.recipe == recipe).ok_or_else(|| Error::internal(format!("no chain has the stage {recipe}")))
+    }
+
+    fn note_failures(&self, rows: &Rows, failures: &mut BTreeMap<String, String>) -> Result<()> {
+        let errors = rows.errors()?;
+        if errors.null_count() == errors.len() {
+            return Ok(());
+        }
+        let keys = rows.batch.column(0).as_string::<i64>();
+        for index in (0..errors.len()).filter(|i| errors.is_valid(*i)) {
+            failures.entry(keys.value(index).to_owned()).or_insert_with(|| errors.value(index).to_owned());
+        }
+        Ok(())
+    }
+
+    fn report(&self, partition: usize, from: &Start, error: &Error) -> Result<()> {
+        let Start::Stored { stage, record } = from else { return Ok(()) };
+        let reason = error.chain();
+        // Which of the parts is bad is not known here: all are looked at again when the shard is next wanted.
+        for part in record.parts.iter().filter(|p| reason.contains(&p.blob.to_string())) {
+            let name =
+                Name::Shard { recipe: record.recipe, encoding: record.encoding, shard: record.shard }.to_string();
+            self.dataset.store.report(&Report {
+                version: crate::format::VERSION,
+                blob: part.blob,
+                record: name,
+                found: reason.clone(),
+            })?;
+        }
+        (self.options.progress)(Event::Bad { stage: stage.name.clone(), partition, reason });
+        Ok(())
+    }
+}
+
+/// What a pass computes from.
+enum Start {
+    Source,
+    Stored { stage: Stage, record: Record },
+}
+
+impl Start {
+    fn is_same(&self, other: &Start) -> bool {
+        match (self, other) {
+            (Start::Source, Start::Source) => true,
+            (Start::Stored { record: a, .. }, Start::Stored { record: b, .. }) => {
+                a.recipe == b.recipe && a.encoding == b.encoding
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Heads: recipes, pipelines and snapshots, and the orders and manifests of snapshots. A table is published before the
+//! head that refers to it.
+
+use super::{Placed, Store, shard_row};
+use crate::error::{Error, Kind, Result};
+use crate::format::VERSION;
+use crate::format::document::Document;
+use crate::format::encoding::Encoding;
+use crate::format::head::{ManifestHead, OrderHead, PipelineHead, RecipeHead, SnapshotHead};
+use crate::format::name::{self, Name, PipelineName};
+use crate::format::table::{self, Entries, OrderRow, ShardRow};
+use crate::id::{Digest, OrderId, RecipeKey, SnapshotId};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+impl Placed for RecipeHead {
+    fn is_at(&self, name: &Name, _bytes: &[u8]) -> bool {
+        *name == Name::Recipe { recipe: self.recipe }
+    }
+}
+
+impl Placed for PipelineHead {
+    fn is_at(&self, name: &Name, bytes: &[u8]) -> bool {
+        matches!(name, Name::Pipeline { pipeline, id, .. } if pipeline.as_str() == self.name && *id == Digest::of(bytes))
+    }
+}
+
+impl Placed for SnapshotHead {
+    fn is_at(&self, name: &Name, _bytes: &[u8]) -> bool {
+        matches!(name, Name::Snapshot { pipeline, snapshot, .. }
+            if pipeline.as_str() == self.pipeline && *snapshot == self.snapshot)
+    }
+}
+
+impl Placed for OrderHead {
+    fn is_at(&self, name: &Name, _bytes: &[u8]) -> bool {
+        *name == Name::Order { recipe: self.recipe, snapshot: self.snapshot }
+    }
+}
+
+impl Placed for ManifestHead {
+    fn is_at(&self, name: &Name, _bytes: &[u8]) -> bool {
+        *name == Name::Manifest { recipe: self.recipe, encoding: self.encoding, snapshot: self.snapshot }
+    }
+}
+
+/// Recipes and what they mean.
+impl Store {
+    pub fn put_recipe(&self, head: &RecipeHead) -> Result<()> {
+        self.put(&Name::Recipe { recipe: head.recipe }, head, |_| Ok(true)).map(drop)
+    }
+
+    pub fn recipe(&self, recipe: RecipeKey) -> Result<Option<RecipeHead>> {
+        self.read(&Name::Recipe { recipe })
+    }
+
+    pub fn recipes(&self) -> Result<Vec<RecipeKey>> {
+        let directories = self.storage.list_directories(&name::stages())?;
+        Ok(directories.iter().filter_map(|d| d.parse().ok()).collect())
+    }
+}
+
+/// Pipelines and snapshots: heads with sequence numbers. Two writers may take the same number at the same time: the
+/// lower id counts as newer, for everyone.
+impl Store {
+    /// Appends a pipeline head unless the newest is equal.
+    pub fn put_pipeline(&self, head: &PipelineHead) -> Result<()> {
+        let pipeline: PipelineName = head.name.parse()?;
+        let names = self.pipeline_names(&pipeline)?;
+        match self.newest::<PipelineHead>(&names) {
+            Ok(Some(newest)) if newest == *head => return Ok(()),
+            Ok(_) => {}
+            // A later head takes the place of one that can't be read.
+            Err(error) if error.kind() == Kind::Corrupt => {}
+            Err(error) => return Err(error),
+        }
+        let id = Digest::of(&head.to_json());
+        let seq = next(names.first())?;
+        self.put(&Name::Pipeline { pipeline, seq, id }, head, |_| Ok(false)).map(drop)
+    }
+
+    pub fn pipeline(&self, name: &str) -> Result<Option<PipelineHead>> {
+        self.newest(&self.pipeline_names(&name.parse()?)?)
+    }
+
+    pub fn pipelines(&self) -> Result<Vec<String>> {
+        let mut names = self.storage.list_directories(&name::pipelines())?;
+        names.retain(|name| name.parse::<PipelineName>().is_ok());
+        Ok(names)
+    }
+
+    /// Publishes the entries table, then a head with the next sequence number. If the current head says the same nothing is
+    /// written; if a head whose listing began later is there, a `Conflict`. `head.table` is set here.
+    pub fn put_snapshot(&self, mut head: SnapshotHead, entries: &Entries) -> Result<SnapshotHead> {
+        let pipeline: PipelineName = head.pipeline.parse()?;
+        let names = self.snapshot_names(&pipeline)?;
+        let mut newest = true;
+        for name in names.iter().take_while(|n| seq(n) == names.first().and_then(seq)) {
+            let found = match self.read::<SnapshotHead>(name) {
+                Ok(Some(found)) => found,
+                Ok(None) => continue,
+                Err(error) if error.kind() == Kind::Corrupt => continue,
+                Err(error) => return Err(error),
+            };
+            // The same but for when it was listed. The id alone leaves out by which reader.
+            let same = SnapshotHead { listed_ms: found.listed_ms, table: found.table, ..head.clone() } == found;
+            if newest && same && self.table_is_sound(&found.table)? {
+                return Ok(found);
+            }
+            if found.listed_ms > head.listed_ms {
+                return Err(Error::conflict(format!(
+                    "a snapshot of {pipeline} whose listing began later is there ({}, by {} ms): list again",
+                    found.snapshot.short(),
+                    found.listed_ms.abs_diff(head.listed_ms)
+                )));
+            }
+            newest = false;
+        }
+        head.table = self.put_table(entries.encode()?, entries.entries.len() as u64)?;
+        let seq = next(names.first())?;
+        // Another writer of the same snapshot: its head says the same, listed at another time.
+        let name = Name::Snapshot { pipeline, seq, snapshot: head.snapshot };
+        self.put(&name, &head, |found| self.table_is_sound(&found.table))
+    }
+
+    /// Highest sequence number, then lowest id.
+    pub fn current_snapshot(&self, pipeline: &str) -> Result<Option<SnapshotHead>> {
+        self.newest(&self.snapshot_names(&pipeline.parse()?)?)
+    }
+
+    /// All heads, newest first; a snapshot that became current again has several.
+    pub fn snapshots(&self, pipeline: &str) -> Result<Vec<SnapshotHead>> {
+        let names = self.snapshot_names(&pipeline.parse()?)?;
+        names.iter().filter_map(|name| self.read(name).transpose()).collect()
+    }
+
+    /// The table, verified; its rows must hash to the head's id (the caller checks with `plan::key::snapshot_id`).
+    pub fn entries(&self, head: &SnapshotHead) -> Result<Entries> {
+        let entries = Entries::decode(&self.table(&head.table)?).map_err(|e| unreadable(e, head.table.blob))?;
+        count(entries.entries.len(), head.entries, head.table.blob)?;
+        Ok(entries)
+    }
+
+    fn pipeline_names(&self, pipeline: &PipelineName) -> Result<Vec<Name>> {
+        self.numbered(&name::pipeline(pipeline), |name| matches!(name, Name::Pipeline { .. }))
+    }
+
+    fn snapshot_names(&self, pipeline: &PipelineName) -> Result<Vec<Name>> {
+        self.numbered(&name::snapshots(pipeline), |name| matches!(name, Name::Snapshot { .. }))
+    }
+
+    /// Newest first: by falling sequence number, then by rising id, which is how names of one number sort.
+    fn numbered(&self, prefix: &str, wanted: fn(&Name) -> bool) -> Result<Vec<Name>> {
+        let objects = self.storage.list(prefix)?;
+        let mut names: Vec<Name> = objects.iter().filter_map(|o| o.name.parse().ok()).filter(wanted).collect();
+        names.sort_by_key(|name| Reverse(seq(name)));
+        Ok(names)
+    }
+
+    fn newest<T: Placed>(&self, names: &[Name]) -> Result<Option<T>> {
+        // One that was removed since it was listed gives way to the next.
+        names.iter().find_map(|name| self.read(name).transpose()).transpose()
+    }
+}
+
+/// Orders and manifests of a snapshot.
+impl Store {
+    /// Publishes the order table, then its head. One that is there with another order id is a `Conflict`: some step gave other
+    /// counts for the same input.
+    pub fn put_order(
+        &self,
+        recipe: RecipeKey,
+        snapshot: SnapshotId,
+        order: OrderId,
+        rows: &[OrderRow],
+    ) -> Result<OrderHead> {
+        let table = self.put_table(table::encode_order(rows)?, rows.len() as u64)?;
+        let head =
+            OrderHead { version: VERSION, recipe, snapshot, order, table, rows: sum(rows.iter().map(|row| row.rows)) };
+        let name = Name::Order { recipe, snapshot };
+        self.put(&name, &head, |found| {
+            if !self.table_is_sound(&found.table)? {
+                return Ok(false);
+            }
+            if found.order != order {
+                return Err(Error::conflict(format!(
+                    "{name} is the order {} of {} rows, but now {} of {} rows was found for the same input: a step of this \
+                     stage gives other row counts from one run to the next, so it can't be deterministic; see `forebay check`",
+                    found.order.short(),
+                    found.rows,
+                    order.short(),
+                    head.rows
+                )));
+            }
+            Ok(true)
+        })
+    }
+
+    pub fn order(&self, recipe: RecipeKey, snapshot: SnapshotId) -> Result<Option<(OrderHead, Vec<OrderRow>)>> {
+        let Some(head) = self.read::<OrderHead>(&Name::Order { recipe, snapshot })? else { return Ok(None) };
+        let rows = table::decode_order(&self.table(&head.table)?).map_err(|e| unreadable(e, head.table.blob))?;
+        count(rows.len(), head.table.rows, head.table.blob)?;
+        Ok(Some((head, rows)))
+    }
+
+    /// Publishes the shard table and then the manifest. One that is there stays if its table is sound and it agrees with the
+    /// records in force wherever it differs from `rows`.
+    pub fn put_manifest(
+        &self,
+        recipe: RecipeKey,
+        encoding: Encoding,
+        snapshot: SnapshotId,
+        rows: &[ShardRow],
+    ) -> Result<ManifestHead> {
+        let table = self.put_table(table::encode_shards(rows)?, rows.len() as u64)?;
+        let head = ManifestHead {
+            version: VERSION,
+            recipe,
+            encoding,
+            snapshot,
+            table,
+            rows: sum(rows.iter().map(|row| row.rows)),
+            bytes: sum(rows.iter().map(|row| row.bytes)),
+            failed_rows: sum(rows.iter().map(|row| row.failed_rows)),
+        };
+        self.put(&Name::Manifest { recipe, encoding, snapshot }, &head, |found| {
+            let found = match self.shard_rows(found) {
+                Ok(found) => found,
+                Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            let ours: BTreeMap<u32, &ShardRow> = rows.iter().map(|row| (row.partition, row)).collect();
+            if found.len() != rows.len() {
+                return Ok(false);
+            }
+            for row in &found {
+                if ours.get(&row.partition) != Some(&row) && !self.is_in_force(recipe, encoding, row)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    pub fn manifest(
+        &self,
+        recipe: RecipeKey,
+        encoding: Encoding,
+        snapshot: SnapshotId,
+    ) -> Result<Option<(ManifestHead, Vec<ShardRow>)>> {
+        let name = Name::Manifest { recipe, encoding, snapshot };
+        let Some(head) = self.read::<ManifestHead>(&name)? else { return Ok(None) };
+        let rows = self.shard_rows(&head)?;
+        Ok(Some((head, rows)))
+    }
+
+    /// All that can be read, by snapshot id; one that is damaged is an error.
+    pub fn manifests(&self, recipe: RecipeKey, encoding: Encoding) -> Result<Vec<ManifestHead>> {
+        let objects = self.storage.list(&name::manifests(recipe, encoding))?;
+        let names = objects.iter().filter_map(|o| o.name.parse().ok()).filter(|n| matches!(n, Name::Manifest { .. }));
+        names.filter_map(|name| self.read(&name).transpose()).collect()
+    }
+
+    pub(super) fn shard_rows(&self, head: &ManifestHead) -> Result<Vec<ShardRow>> {
+        let rows = table::decode_shards(&self.table(&head.table)?).map_err(|e| unreadable(e, head.table.blob))?;
+        count(rows.len(), head.table.rows, head.table.blob)?;
+        Ok(rows)
+    }
+
+    /// Whether a row of a manifest says what the shard's record says.
+    pub(super) fn is_in_force(&self, recipe: RecipeKey, encoding: Encoding, row: &ShardRow) -> Result<bool> {
+        match self.record(recipe, encoding, row.shard) {
+            Ok(record) => Ok(record.is_some_and(|record| shard_row(row.partition, &record) == *row)),
+            Err(error) if error.kind() == Kind::Corrupt => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn seq(name: &Name) -> Option<u32> {
+    match name {
+        Name::Pipeline { seq, .. } | Name::Snapshot { seq, .. } => Some(*seq),
+        _ => None,
+    }
+}
+
+fn next(newest: Option<&Name>) -> Result<u32> {
+    let last = newest.and_then(seq).unwrap_or(0);
+    last.checked_add(1).ok_or_else(|| {
+        Error::invalid(format!("the sequence number {last} is the last one: no head can follow; use another name"))
+    })
+}
+
+/// Saturating: a sum that no disk can hold comes from untrue rows, which the comparison with the records shows.
+fn sum(values: impl Iterator<Item = u64>) -> u64 {
+    values.fold(0, u64::saturating_add)
+}
+
+fn unreadable(error: Error, table: Digest) -> Error {
+    error.during(format!("cannot use the table {}", Name::table(table)))
+}
+
+fn count(found: usize, expected: u64, table: Digest) -> Result<()> {
+    if found as u64 == expected {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("{} has {found} rows; its head expects {expected}", Name::table(table))))
+}
