@@ -35,7 +35,7 @@ use crate::format::shard::CHUNK_BYTES;
 use crate::format::table::Entries;
 use crate::spec::pipeline::{self, Field, IdentityMode, Missing, SourceKind};
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{Schema, SchemaRef};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -290,6 +290,28 @@ impl Source {
             Reader::Rows(rows) => rows.clone().read(schema, entries),
             Reader::Files(_) | Reader::Table(_) | Reader::WebDataset(_) => Box::new(std::iter::empty()),
         }
+    }
+
+    /// One column of every entry's rows, in batches of that column alone; files aren't read for what their keys or the
+    /// snapshot tell.
+    pub fn column(&self, entries: &Entries, name: &str) -> Result<Batches> {
+        let schema = self.schema()?;
+        let only = Arc::new(Schema::new(vec![schema.field_with_name(name)?.clone()]));
+        let carried = entries.carried.as_ref().and_then(|c| c.column_by_name(name));
+        if let (Reader::Files(_) | Reader::Table(_), Some(carried)) = (&self.reader, carried) {
+            let batch = RecordBatch::try_new(only, vec![carried.clone()])?;
+            return Ok(Box::new(std::iter::once(Ok(batch))));
+        }
+        let index = schema.index_of(name)?;
+        if let (Reader::Files(files), false) = (&self.reader, index == 2) {
+            // The keys are enough for fields: the schema asks for nothing else.
+            let narrow = batch::schema_of(vec![schema.field(index).clone()])?;
+            let which: Vec<usize> = (0..entries.entries.len()).collect();
+            let batch = files.read_entries(&narrow, entries, &which)?;
+            return Ok(Box::new(std::iter::once(Ok(batch.project(&[2])?))));
+        }
+        let batches = self.read_stream(entries, 0..entries.entries.len())?;
+        Ok(Box::new(batches.map(move |batch| Ok(batch?.project(&[index])?))))
     }
 
     /// The index of the entry that yields the sample `key`, as far as keys tell: with `key:`, samples of Parquet and Arrow are

@@ -132,7 +132,7 @@ impl Root {
 
     /// The files that the source's patterns match, sorted by key.
     pub fn walk(&self) -> Result<Vec<Found>> {
-        let Span { file, line, column } = &self.span;
+        let Span { file, line, column, .. } = &self.span;
         walk(&self.patterns).map_err(|e| e.during(format!("{file}:{line}:{column}: the source can't be listed")))
     }
     /// An error about the source as a whole.
