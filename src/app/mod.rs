@@ -1,8 +1,15 @@
 //! Level 9: what the command line and Python share: a pipeline file opened (`project`), what to store (`targets`), a
-//! dataset opened for reading (`open`), starter pipelines (`init`), class names (`classes`).
+//! dataset opened for reading (`open`), what a store holds (`catalog`), plain directories (`export`), starter pipelines
+//! (`init`), class names (`labels`, `classes`).
 
+pub mod catalog;
+pub mod classes;
+pub mod export;
+pub mod init;
 pub mod labels;
 pub mod open;
 pub mod project;
 pub mod store_stages;
 pub mod targets;
+pub mod trace;
+pub mod values;

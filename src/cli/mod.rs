@@ -1,11 +1,18 @@
 //! Level 10: the command line: arguments and printing only; one file per command. Results go to standard output, as text or
 //! (`--json`) as one JSON document; progress, notes and errors go to standard error.
 
+mod completions;
+mod export;
+mod files;
+mod ls;
 mod materialize;
 mod output;
+mod place;
 mod progress;
 mod read;
+mod show;
 mod snapshot;
+mod verify;
 
 use crate::app::project::Surroundings;
 use crate::error::{Error, Kind, Result};
@@ -39,7 +46,7 @@ pub struct Common {
     /// Print results and errors only, no progress and notes
     #[arg(short, long, global = true)]
     quiet: bool,
-    /// Say more
+    /// Say more: as each shard is stored, and every cause of an error
     #[arg(short, long, global = true)]
     verbose: bool,
     /// Where shards are kept: a directory. Wins over the pipeline file's `store:`
@@ -55,6 +62,12 @@ enum Command {
     Snapshot(snapshot::Arguments),
     Materialize(materialize::Arguments),
     Read(read::Arguments),
+    Ls(ls::Arguments),
+    Show(show::Arguments),
+    Files(files::Arguments),
+    Export(export::Arguments),
+    Verify(verify::Arguments),
+    Completions(completions::Arguments),
 }
 
 /// What a command works with.
@@ -89,6 +102,12 @@ pub fn main() -> ExitCode {
         Command::Snapshot(arguments) => snapshot::run(arguments, &context),
         Command::Materialize(arguments) => materialize::run(arguments, &context),
         Command::Read(arguments) => read::run(arguments, &context),
+        Command::Ls(arguments) => ls::run(arguments, &context),
+        Command::Show(arguments) => show::run(arguments, &context),
+        Command::Files(arguments) => files::run(arguments, &context),
+        Command::Export(arguments) => export::run(arguments, &context),
+        Command::Verify(arguments) => verify::run(arguments, &context),
+        Command::Completions(arguments) => completions::run(arguments, &context),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

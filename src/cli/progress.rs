@@ -92,7 +92,16 @@ impl Storing {
                     sums.rows += rows;
                     sums.source_bytes += source_bytes;
                 }
-                Event::Shard { bytes, .. } => sums.stored_bytes += bytes,
+                Event::Shard { stage, partition, rows, bytes } => {
+                    sums.stored_bytes += bytes;
+                    if self.out.verbose {
+                        eprintln!(
+                            "stored shard {partition} of stage {stage}: {}, {}",
+                            count(rows, "row"),
+                            size::print(bytes)
+                        );
+                    }
+                }
                 Event::Bad { stage, partition, reason } => {
                     self.out
                         .warn(&format!("shard {partition} of stage {stage} was bad and is computed anew ({reason})"));

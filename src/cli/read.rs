@@ -1,22 +1,30 @@
 //! `forebay read`: samples and batches, from the nearest stored stage.
 
 use crate::app::open::{Opened, Reading, Which, describe, from_file};
+use crate::app::{trace, values};
 use crate::cli::output::{count, seconds};
 use crate::cli::{Context, now_ms};
 use crate::engine::pool::Pool;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::format::ERROR;
 use crate::plan::order::batch::{Batching, Tail};
+use crate::reader::Reader;
 use crate::spec::size;
+use arrow::array::{Array, AsArray, RecordBatch};
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
 /// Read batches as a training job would, and look at samples
 #[derive(Args)]
 #[command(after_help = "Examples:
-  forebay read photos.yaml --split train --bench        how fast are batches made?
-  forebay read photos.yaml --key cats/1.jpg             one sample")]
+  forebay read photos.yaml --split train                the first samples
+  forebay read photos.yaml --split train --count
+  forebay read photos.yaml --split train --key cats/1.jpg --save ./look
+  forebay read photos.yaml --split train --random 16 --save ./look
+  forebay read photos.yaml --split train --bench        how fast are batches made?")]
 pub struct Arguments {
     /// The pipeline file
     pipeline: PathBuf,
@@ -39,8 +47,23 @@ pub struct Arguments {
     seed: u64,
     #[arg(long, default_value_t = 0)]
     epoch: u64,
-    /// Read whole epochs and say how fast
-    #[arg(long)]
+    /// Show this many samples
+    #[arg(long, default_value_t = 5)]
+    limit: u64,
+    /// Print how many samples an epoch has
+    #[arg(long, group = "what")]
+    count: bool,
+    /// Show one sample at every stage, computed from the source
+    #[arg(long, value_name = "KEY", group = "what")]
+    key: Option<String>,
+    /// Show this many samples chosen at random (by --seed), at every stage
+    #[arg(long, value_name = "N", group = "what")]
+    random: Option<u64>,
+    /// With --key or --random: write each stage of each sample into this directory, images as PNG
+    #[arg(long, value_name = "DIR")]
+    save: Option<PathBuf>,
+    /// Read an epoch and say how fast
+    #[arg(long, group = "what")]
     bench: bool,
     /// With --bench: stop after this many seconds
     #[arg(long, default_value_t = 20.0, requires = "bench")]
@@ -51,10 +74,9 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let which = arguments.snapshot.map_or(Which::Current, Which::Id);
     let opened = context.surrounded(|s| from_file(&arguments.pipeline, which, now_ms(), s))?;
     opened.notes.iter().for_each(|note| context.out.note(note));
-    bench(&arguments, &opened, context)
-}
-
-fn bench(arguments: &Arguments, opened: &Opened, context: &Context) -> Result<()> {
+    if arguments.key.is_some() || arguments.random.is_some() {
+        return samples(&arguments, &opened, context);
+    }
     let reading = Reading {
         split: arguments.split.as_deref(),
         stage: arguments.stage.as_deref(),
@@ -64,7 +86,88 @@ fn bench(arguments: &Arguments, opened: &Opened, context: &Context) -> Result<()
         prefetch: 0,
     };
     let reader = opened.reader(&reading, Pool::new(context.threads())?)?;
+    if arguments.count {
+        let document = json!({ "rows": reader.rows(), "batches": reader.batches(0) });
+        context.out.result(document, || reader.rows().to_string());
+        return Ok(());
+    }
     context.out.note(&describe(&reader.origins()?));
+    let done = if arguments.bench { bench(&arguments, &reader, context) } else { head(&arguments, &reader, context) };
+    reader.take_warnings().iter().for_each(|w| context.out.warn(w));
+    done
+}
+
+/// The first samples, a line each.
+fn head(arguments: &Arguments, reader: &Reader, context: &Context) -> Result<()> {
+    let mut rows = Vec::new();
+    let mut text = String::new();
+    'epoch: for batch in reader.epoch(arguments.epoch, 0)? {
+        let batch = batch?.rows;
+        for row in 0..batch.num_rows() {
+            if rows.len() as u64 == arguments.limit {
+                break 'epoch;
+            }
+            rows.push(values::row_json(&batch, row));
+            text.push_str(&line(&batch, row));
+        }
+    }
+    context.out.result(Value::Array(rows), || text);
+    Ok(())
+}
+
+/// `key  column=value …`
+fn line(batch: &RecordBatch, row: usize) -> String {
+    let schema = batch.schema();
+    let mut text = values::short(schema.field(0), batch.column(0), row);
+    for (field, array) in schema.fields().iter().zip(batch.columns()).skip(1) {
+        if field.name() != ERROR || array.is_valid(row) {
+            let _ = write!(text, "  {}={}", field.name(), values::short(field, array, row));
+        }
+    }
+    text + "\n"
+}
+
+/// Single samples at every stage.
+fn samples(arguments: &Arguments, opened: &Opened, context: &Context) -> Result<()> {
+    let split = opened.dataset.split(arguments.split.as_deref())?;
+    let places = match (&arguments.key, arguments.random) {
+        (Some(key), _) => vec![trace::find(opened, key)?],
+        (None, count) => trace::random(opened, count.unwrap_or(1), arguments.seed),
+    };
+    if let Some(directory) = &arguments.save {
+        std::fs::create_dir_all(directory).map_err(|e| Error::io(format!("cannot make {}", directory.display()), e))?;
+    }
+    let mut documents = Vec::new();
+    let mut text = String::new();
+    for place in places {
+        let traced = trace::trace(opened, split, place, arguments.seed, arguments.epoch)?;
+        let key =
+            traced.first().map_or(String::new(), |t| t.rows.batch.column(0).as_string::<i64>().value(0).to_owned());
+        let _ = writeln!(text, "{key}");
+        let mut stages = Vec::new();
+        for (number, stage) in traced.iter().enumerate() {
+            let batch = &stage.rows.batch;
+            let mut files = Vec::new();
+            for row in 0..batch.num_rows() {
+                let _ = write!(text, "  {:<14}{}", stage.stage, line(batch, row));
+                if let Some(directory) = &arguments.save {
+                    let prefix = format!("{}.{number}-{}", values::file_name(&key), stage.stage);
+                    files.extend(values::save(batch, row, directory, &prefix)?);
+                }
+            }
+            if batch.num_rows() == 0 {
+                let _ = writeln!(text, "  {:<14}(dropped)", stage.stage);
+            }
+            let rows: Vec<Value> = (0..batch.num_rows()).map(|row| values::row_json(batch, row)).collect();
+            stages.push(json!({ "stage": stage.stage, "rows": rows, "files": files }));
+        }
+        documents.push(json!({ "key": key, "stages": stages }));
+    }
+    context.out.result(Value::Array(documents), || text);
+    Ok(())
+}
+
+fn bench(arguments: &Arguments, reader: &Reader, context: &Context) -> Result<()> {
     let begun = Instant::now();
     let (mut rows, mut batches, mut bytes, mut first) = (0u64, 0u64, 0u64, None);
     for batch in reader.epoch(arguments.epoch, 0)? {
@@ -77,7 +180,6 @@ fn bench(arguments: &Arguments, opened: &Opened, context: &Context) -> Result<()
             break;
         }
     }
-    reader.take_warnings().iter().for_each(|w| context.out.warn(w));
     let elapsed = begun.elapsed().as_secs_f64();
     let rate = rows as f64 / elapsed.max(1e-9);
     let document = json!({

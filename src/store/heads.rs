@@ -89,22 +89,22 @@ impl Store {
         Ok(names)
     }
 
-    /// Publishes the entries table, then a head with the next sequence number. If the current head is of the same snapshot nothing is
-    /// written; if a head whose listing began later is there, a `Conflict`.
-    ///
-    /// `head.table` is set here.
+    /// Publishes the entries table, then a head with the next sequence number. If the current head says the same nothing is
+    /// written; if a head whose listing began later is there, a `Conflict`. `head.table` is set here.
     pub fn put_snapshot(&self, mut head: SnapshotHead, entries: &Entries) -> Result<SnapshotHead> {
         let pipeline: PipelineName = head.pipeline.parse()?;
         let names = self.snapshot_names(&pipeline)?;
-        let mut current = None;
+        let mut newest = true;
         for name in names.iter().take_while(|n| seq(n) == names.first().and_then(seq)) {
             let found = match self.read::<SnapshotHead>(name) {
-                Ok(found) => found,
-                Err(error) if error.kind() == Kind::Corrupt => None,
+                Ok(Some(found)) => found,
+                Ok(None) => continue,
+                Err(error) if error.kind() == Kind::Corrupt => continue,
                 Err(error) => return Err(error),
             };
-            let Some(found) = found else { continue };
-            if current.is_none() && found.snapshot == head.snapshot && self.table_is_sound(&found.table)? {
+            // The same but for when it was listed. The id alone leaves out by which reader.
+            let same = SnapshotHead { listed_ms: found.listed_ms, table: found.table, ..head.clone() } == found;
+            if newest && same && self.table_is_sound(&found.table)? {
                 return Ok(found);
             }
             if found.listed_ms > head.listed_ms {
@@ -114,7 +114,7 @@ impl Store {
                     found.listed_ms.abs_diff(head.listed_ms)
                 )));
             }
-            current.get_or_insert(found.snapshot);
+            newest = false;
         }
         head.table = self.put_table(entries.encode()?, entries.entries.len() as u64)?;
         let seq = next(names.first())?;

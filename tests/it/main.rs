@@ -1,4 +1,12 @@
 //! The one integration test binary.
 
+mod fixture;
+mod formats;
+mod pipeline_file;
+mod reading;
+mod shards;
+mod store;
+mod plan;
+mod formats;
 mod pipeline_file;
 mod structure;

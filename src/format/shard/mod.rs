@@ -1,86 +1,252 @@
 //! The bytes of a shard: record batches to Arrow IPC or Parquet files and back, chunk by chunk, with a digest per chunk.
 //! Chunks are encoded and decoded independently, so that callers can do it on many threads.
 
-pub mod arrow;
-pub mod parquet;
+mod arrow;
+mod parquet;
 pub mod tensor;
 
-use crate::error::Result;
-use crate::format::encoding::Encoding;
-use crate::format::record::Part;
-use ::arrow::array::RecordBatch;
+mod normal;
+mod spans;
+mod storage;
+
+pub use spans::verify_part;
+
+use crate::error::{Error, Result};
+use crate::format::encoding::{Container, Encoding};
+use crate::format::record::{Chunk, Part, Span};
+use crate::id::Digest;
+use ::arrow::array::{Array, RecordBatch, RecordBatchOptions};
 use ::arrow::buffer::Buffer;
 use ::arrow::datatypes::SchemaRef;
-use std::io::Write;
+use bytes::Bytes;
+use spans::{Hashing, MAX_CHUNK_ROWS, Verified};
+use std::fmt;
+use std::io::{BufWriter, Write};
+use std::sync::Arc;
+use storage::Storage;
 
 /// Row groups and record batches stay within about this many bytes of decoded values.
 pub const CHUNK_BYTES: usize = 8 << 20;
 /// A part is closed at the first chunk that reaches this size, so that a large shard spans several blobs.
 pub const PART_BYTES: u64 = 128 << 20;
+/// A chunk of more decoded bytes (one huge row) is neither written nor read.
+pub const MAX_CHUNK_BYTES: u64 = 2 << 30;
+/// Digesting in larger pieces is faster.
+const WRITE_BUFFER: usize = 256 << 10;
 
 /// Encodes chunks: immutable and shared between threads.
 #[derive(Debug, Clone)]
 pub struct Encoder {
     pub schema: SchemaRef,
     pub encoding: Encoding,
+    storage: Arc<Storage>,
+    /// For Parquet.
+    layout: Option<Arc<parquet::Layout>>,
 }
 
 /// An encoded chunk, ready to be appended to a part in order.
-pub struct EncodedChunk {
-    _todo: (),
+pub struct EncodedChunk(Form);
+
+enum Form {
+    Arrow(arrow::Encoded),
+    Parquet(parquet::Encoded),
 }
 
 impl Encoder {
     /// The schema is the stage's, in Arrow's form; refused where a type can't be stored in the container.
-    pub fn new(_schema: SchemaRef, _encoding: Encoding) -> Result<Self> {
-        unimplemented!()
+    pub fn new(schema: SchemaRef, encoding: Encoding) -> Result<Self> {
+        let storage = Arc::new(Storage::new(schema.clone(), encoding.container)?);
+        let layout = match encoding.container {
+            Container::Arrow => None,
+            Container::Parquet => Some(Arc::new(parquet::Layout::new(storage.clone(), encoding.codec)?)),
+        };
+        Ok(Encoder { schema, encoding, storage, layout })
     }
-    /// Compresses one chunk; the bytes are a function of the batch, schema and encoding alone.
-    pub fn encode(&self, _batch: &RecordBatch) -> Result<EncodedChunk> {
-        unimplemented!()
+
+    /// Compresses one chunk; the bytes are a function of the batch's values, schema and encoding alone. `Invalid` where a
+    /// chunk is larger than can be stored.
+    pub fn encode(&self, batch: &RecordBatch) -> Result<EncodedChunk> {
+        let mut bytes = 0;
+        for (array, field) in batch.columns().iter().zip(self.schema.fields()) {
+            bytes += array.to_data().get_slice_memory_size()? as u64;
+            if bytes > MAX_CHUNK_BYTES || batch.num_rows() as u64 > MAX_CHUNK_ROWS {
+                return Err(Error::invalid(format!(
+                    "a batch of {} rows has over {bytes} bytes up to column {:?}; at most {MAX_CHUNK_BYTES} bytes and {MAX_CHUNK_ROWS} rows can be stored as one chunk: use smaller batches or values",
+                    batch.num_rows(),
+                    field.name()
+                )));
+            }
+        }
+        let stored = self.storage.pack(batch)?;
+        Ok(EncodedChunk(match &self.layout {
+            None => Form::Arrow(arrow::encode(&stored, self.encoding.codec)?),
+            Some(layout) => Form::Parquet(parquet::encode(layout, &stored)?),
+        }))
     }
+
     /// Begins a part that is written to `out`.
-    pub fn part<W: Write + Send>(&self, _out: W) -> Result<PartWriter<W>> {
-        unimplemented!()
+    pub fn part<W: Write + Send>(&self, out: W) -> Result<PartWriter<W>> {
+        let mut out = BufWriter::with_capacity(WRITE_BUFFER, Hashing::new(out));
+        let file = match &self.layout {
+            None => {
+                let prefix = arrow::prefix(&self.storage.stored)?;
+                write(&mut out, &prefix)?;
+                File::Arrow { out, bytes: prefix.len() as u64, prefix: Digest::of(&prefix) }
+            }
+            Some(layout) => File::Parquet(parquet::Writer::new(layout, out)?),
+        };
+        Ok(PartWriter { file, storage: self.storage.clone(), chunks: Vec::new() })
     }
+}
+
+fn write(out: &mut impl Write, bytes: &[u8]) -> Result<()> {
+    out.write_all(bytes).map_err(|error| Error::io("cannot write a part", error))
 }
 
 /// Writes one part: a whole file. Digests are taken on the way.
 pub struct PartWriter<W: Write + Send> {
-    _out: W,
+    file: File<W>,
+    storage: Arc<Storage>,
+    chunks: Vec<Chunk>,
+}
+
+enum File<W: Write + Send> {
+    Arrow { out: BufWriter<Hashing<W>>, bytes: u64, prefix: Digest },
+    Parquet(parquet::Writer<W>),
 }
 
 impl<W: Write + Send> PartWriter<W> {
-    pub fn append(&mut self, _chunk: EncodedChunk) -> Result<()> {
-        unimplemented!()
+    pub fn append(&mut self, chunk: EncodedChunk) -> Result<()> {
+        let chunk = match (&mut self.file, chunk.0) {
+            (File::Arrow { out, bytes, .. }, Form::Arrow(encoded)) => {
+                let chunk = encoded.chunk(*bytes);
+                for piece in encoded.bytes() {
+                    write(out, piece)?;
+                    *bytes += piece.len() as u64;
+                }
+                chunk
+            }
+            (File::Parquet(writer), Form::Parquet(encoded)) => writer.append(encoded)?,
+            _ => return Err(Error::internal("a chunk of one container appended to a part of another")),
+        };
+        self.chunks.push(chunk);
+        Ok(())
     }
+
     /// Bytes written so far.
     pub fn bytes(&self) -> u64 {
-        unimplemented!()
+        match &self.file {
+            File::Arrow { bytes, .. } => *bytes,
+            File::Parquet(writer) => writer.bytes(),
+        }
     }
+
     /// Writes the footer; the part's `blob` is the digest of every byte written.
     pub fn finish(self) -> Result<(W, Part)> {
-        unimplemented!()
+        let offset = self.bytes();
+        let out = match self.file {
+            File::Arrow { mut out, prefix, .. } => {
+                out.flush().map_err(|error| Error::io("cannot write a part", error))?;
+                out.get_mut().begin_span();
+                write(&mut out, &arrow::footer(&self.storage.stored, &self.chunks, prefix)?)?;
+                out
+            }
+            File::Parquet(writer) => writer.finish()?,
+        };
+        let hashing = out.into_inner().map_err(|error| Error::io("cannot write a part", error.into_error()))?;
+        let (mut out, blob, bytes, digest) = hashing.finish();
+        out.flush().map_err(|error| Error::io("cannot write a part", error))?;
+        let footer = Span { offset, bytes, digest };
+        let rows = self.chunks.iter().map(|chunk| chunk.rows).sum();
+        Ok((out, Part { blob, bytes: offset + bytes, rows, chunks: self.chunks, footer }))
     }
 }
 
 /// Reads one part from its mapped (or fetched) bytes. Nothing is believed before its digest was checked: `open` verifies
 /// the footer and each `chunk` the spans that it uses, once per reader. Shared between threads.
 pub struct PartReader {
-    _todo: (),
+    bytes: Buffer,
+    part: Part,
+    encoding: Encoding,
+    storage: Arc<Storage>,
+    verified: Verified,
+    /// The same bytes and the parsed footer, for Parquet.
+    parquet: Option<(Bytes, parquet::Metadata)>,
 }
 
 impl PartReader {
     /// `schema` is the stage's, in Arrow's form; a file with another one is `Corrupt`.
-    pub fn open(_bytes: Buffer, _part: &Part, _schema: SchemaRef, _encoding: Encoding) -> Result<Self> {
-        unimplemented!()
+    pub fn open(bytes: Buffer, part: &Part, schema: SchemaRef, encoding: Encoding) -> Result<Self> {
+        if bytes.len() as u64 != part.bytes {
+            return Err(Error::corrupt(format!(
+                "part {} has {} bytes, its record says {}",
+                part.blob.short(),
+                bytes.len(),
+                part.bytes
+            )));
+        }
+        spans::check_layout(part, encoding.container, schema.fields().len())?;
+        spans::verify(&bytes, part.footer, || format!("the footer of part {}", part.blob.short()))?;
+        let verified = Verified::new(part.chunks.len(), schema.fields().len());
+        let storage = Arc::new(Storage::new(schema, encoding.container)?);
+        let parquet = match encoding.container {
+            Container::Arrow => {
+                arrow::check_footer(&bytes, part, &storage.stored)?;
+                None
+            }
+            Container::Parquet => Some((parquet::shared(bytes.clone()), parquet::open(&bytes, part, storage.clone())?)),
+        };
+        Ok(PartReader { bytes, part: part.clone(), encoding, storage, verified, parquet })
     }
+
     pub fn chunks(&self) -> usize {
-        unimplemented!()
+        self.part.chunks.len()
     }
+
     /// Decodes chunk `index`, with the top-level columns `columns` in schema order (`None`: all). For `arrow-none` the
     /// arrays point into the part's bytes. Errors are `Corrupt` and name the chunk and column.
-    pub fn chunk(&self, _index: usize, _columns: Option<&[usize]>) -> Result<RecordBatch> {
-        unimplemented!()
+    pub fn chunk(&self, index: usize, columns: Option<&[usize]>) -> Result<RecordBatch> {
+        let Some(chunk) = self.part.chunks.get(index) else {
+            return Err(Error::internal(format!("there is no chunk {index} of {}", self.chunks())));
+        };
+        let during = |error: Error| error.during(format!("chunk {index} of part {}", self.part.blob.short()));
+        let schema = &self.storage.stage;
+        let mut wanted = match columns {
+            Some(columns) => columns.to_vec(),
+            None => (0..schema.fields().len()).collect(),
+        };
+        wanted.sort_unstable();
+        wanted.dedup();
+        self.verified.check(&self.bytes, chunk, index, &wanted, schema).map_err(during)?;
+        let stored = match &self.parquet {
+            None => arrow::decode(&self.bytes, chunk, &self.storage.stored, &wanted, self.encoding.codec),
+            Some((bytes, metadata)) => parquet::decode(bytes, metadata, index, chunk.rows, &wanted),
+        }
+        .map_err(during)?;
+
+        let mut arrays = stored.columns();
+        let fields: Vec<_> = self.storage.fields().collect();
+        let mut unpacked = Vec::with_capacity(wanted.len());
+        for &column in &wanted {
+            let count = fields.get(column).map_or(0, |fields| fields.len());
+            let (own, rest) = arrays.split_at_checked(count).unwrap_or_default();
+            unpacked.push(self.storage.unpack(column, own).map_err(during)?);
+            arrays = rest;
+        }
+        let rows = RecordBatchOptions::new().with_row_count(Some(chunk.rows as usize));
+        let schema = Arc::new(schema.project(&wanted)?);
+        RecordBatch::try_new_with_options(schema, unpacked, &rows)
+            .map_err(|error| during(Error::corrupt("its columns are not the stage's").caused_by(error)))
+    }
+
+    /// Everything that is wrong with the part's bytes, by name; empty where they are sound.
+    pub fn verify(&self) -> Vec<Error> {
+        verify_part(&self.bytes, &self.part, &self.storage.stage)
+    }
+}
+
+impl fmt::Debug for PartReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartReader").field("blob", &self.part.blob).field("encoding", &self.encoding).finish()
     }
 }

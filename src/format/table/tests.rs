@@ -20,7 +20,7 @@ fn entry(n: u32) -> Entry {
     };
     Entry {
         key: format!("class {}/ä{n}.jpg", n % 3),
-        file: (n % 2 == 0).then(|| "a.tar".into()),
+        file: n.is_multiple_of(2).then(|| "a.tar".into()),
         identity,
         range,
         bytes: u64::from(n) << 40,
@@ -60,7 +60,7 @@ fn shards(n: u32) -> Vec<ShardRow> {
 }
 
 fn orders(n: u32) -> Vec<OrderRow> {
-    let row_map = |p: u32| (p % 4 > 0).then(|| (0..p % 5).map(|i| i / 2).collect::<Vec<_>>());
+    let row_map = |p: u32| (!p.is_multiple_of(4)).then(|| (0..p % 5).map(|i| i / 2).collect::<Vec<_>>());
     (0..n)
         .map(|partition| {
             let row_map = row_map(partition);

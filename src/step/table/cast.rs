@@ -10,6 +10,7 @@ mod element;
 use super::{Failures, errors, find, finish, key};
 use crate::error::{Error, Result};
 use crate::format::canonical;
+use crate::format::shard::tensor;
 use crate::step::registry::{Build, Definition};
 use crate::step::{Cardinality, Context, Info, Output, Purity, Step};
 use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, LargeListArray, ListArray, RecordBatch, StructArray};
@@ -94,14 +95,17 @@ fn build(request: &Build) -> Result<Arc<dyn Step>> {
         let index = find(request.input, name, key(node, name))?;
         let Some(field) = fields.get_mut(index) else { continue };
         let target = dtype.data_type();
-        let Some(cast) = cast_type(field.data_type(), &target) else {
+        let is_tensor = tensor::kind(field)? != tensor::Kind::NotTensor;
+        let castable =
+            if is_tensor { *dtype != Dtype::Bool } else { !matches!(field.data_type(), DataType::Struct(_)) };
+        let Some(cast) = cast_type(field.data_type(), &target).filter(|_| castable) else {
             let message = format!("can't cast the column {name:?} of type {} to {target}", field.data_type());
-            let hint = "expected numbers, bool or texts, or lists and tensors of numbers or bool";
+            let hint = "expected numbers, bool or texts, lists of numbers or bool, or tensors of numbers";
             return Err(node.span_of(name).error(format!("{message}; {hint}")));
         };
         let mut changed = Field::new(name, cast, true);
         // Class names and the like describe integers; a tensor's metadata describes its shape.
-        if !matches!(dtype, Dtype::String | Dtype::Bool) || field.extension_type_name().is_some() {
+        if !matches!(dtype, Dtype::String | Dtype::Bool) {
             changed = changed.with_metadata(field.metadata().clone());
         }
         *field = Arc::new(changed);

@@ -8,7 +8,7 @@ mod rename;
 mod select;
 
 pub use filter::filter_step;
-pub use index::{CLASSES, parse_classes};
+pub use index::{CLASSES, MAX_CLASSES, parse_classes};
 
 use crate::error::{Error, Result};
 use crate::format::ERROR;

@@ -117,7 +117,9 @@ pub fn verify(store: &Store, options: &Options) -> Result<Verified> {
     let mut good = HashSet::new();
     let mut rows = HashMap::new();
     let mut settle = |outcome: Outcome, rows: &mut HashMap<Shard, ShardRow>| {
-        outcome.refers_to.iter().for_each(|blob| drop(orphans.remove(blob)));
+        for blob in &outcome.refers_to {
+            orphans.remove(blob);
+        }
         verified.findings.extend(outcome.findings);
         verified.bytes_read += outcome.bytes_read;
         verified.parts_read += outcome.parts_read;
@@ -317,7 +319,12 @@ impl Verifier<'_> {
             }
             let recorded = rows.get(&(recipe, encoding, row.shard)).cloned();
             let matches = recorded.is_some_and(|found| ShardRow { partition: row.partition, ..found } == *row);
-            if !matches && !self.store.is_in_force(recipe, encoding, row)? {
+            // Records published or removed since they were listed count as they are now.
+            let in_force = || match self.store.is_in_force(recipe, encoding, row) {
+                Err(error) if error.kind() == Kind::Invalid => Ok(true),
+                result => result,
+            };
+            if !matches && !in_force()? {
                 stale.push(row);
             }
         }

@@ -65,7 +65,7 @@ pub fn decode_hint(field: &Field, container: Container, consumer: Consumer) -> R
             let array = format!("np.array(v, {:?}).reshape({})", dtype.name(), tuple(&shape));
             match consumer {
                 Consumer::PyArrow => format!(
-                    "[None if v is None else v.values.to_numpy(zero_copy_only=False).reshape({}) for c in {open}[{column}].chunks for v in (s if s.is_valid else None for s in c.storage)]",
+                    "[v.values.to_numpy().reshape({}) if v.is_valid else None for c in {open}[{column}].chunks for v in c.storage]",
                     tuple(&shape)
                 ),
                 _ => format!("[None if v is None else {array} for v in {open}[{column}].{list}()]"),

@@ -13,8 +13,11 @@ mod hint;
 mod view;
 
 pub use build::{FixedBuilder, VariableBuilder, fixed_array, variable_array};
-pub use hint::{Consumer, decode_hint};
+pub use hint::{Consumer, decode_hint, shape_column};
 pub use view::{Row, View};
+
+#[cfg(target_endian = "big")]
+compile_error!("stored values are little-endian and are used in place");
 
 use crate::error::{Error, Result};
 use arrow::datatypes::{DataType, Field, Fields};

@@ -1,0 +1,43 @@
+//! `forebay init`: looks at what is there (`survey`), and drafts a starter pipeline for it (`draft`). Nothing is
+//! printed, written or overwritten here.
+
+mod draft;
+mod survey;
+
+pub use survey::{Kind, Odd, Survey};
+
+use crate::error::Result;
+use std::path::{Path, PathBuf};
+
+/// A starter pipeline and what it was drafted from.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// The pipeline's name.
+    pub name: String,
+    /// Where the pipeline file belongs, as paths in it are relative to the directory in which `init` runs: `photos.yaml`.
+    pub file: PathBuf,
+    /// The pipeline file's text.
+    pub text: String,
+    pub survey: Survey,
+    /// The next three commands to run.
+    pub next: Vec<String>,
+}
+
+/// Looks at a folder or file and drafts a pipeline for it. `path` is as the user wrote it, and so it stands in the
+/// draft. Errors: `NotFound`; `Invalid` where nothing is found that a pipeline could read.
+pub fn init(path: &Path) -> Result<Draft> {
+    let survey = survey::look(path)?;
+    let name = draft::name(path);
+    let file = PathBuf::from(format!("{name}.yaml"));
+    let text = draft::text(&name, path, &survey);
+    let shown = file.display();
+    let next = vec![
+        format!("forebay check {shown}"),
+        format!("forebay materialize {shown}"),
+        format!("forebay read {shown} --bench"),
+    ];
+    Ok(Draft { name, file, text, survey, next })
+}
+
+#[cfg(test)]
+mod tests;

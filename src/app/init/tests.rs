@@ -1,0 +1,224 @@
+//! Folders as users have them, and the drafts made of them, which must be read by the pipeline's own reader.
+
+use super::*;
+use crate::error::Kind as ErrorKind;
+use crate::spec::pipeline::{Field, Pipeline, SourceKind};
+use std::fs;
+
+fn put(root: &Path, files: &[(&str, &[u8])]) {
+    for (name, bytes) in files {
+        let path = root.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+}
+
+/// A folder called `name` in a new directory.
+fn folder(name: &str, files: &[(&str, &[u8])]) -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join(name);
+    put(&root, files);
+    (dir, root)
+}
+
+/// Drafts, and reads what was drafted.
+fn drafted(path: &Path) -> (Draft, Pipeline) {
+    let draft = init(path).unwrap();
+    let pipeline =
+        Pipeline::read(&draft.text, &draft.file, &|_| None).unwrap_or_else(|e| panic!("{}\n{}", e.chain(), draft.text));
+    assert_eq!(pipeline.name, draft.name);
+    assert_eq!(draft.next.len(), 3);
+    (draft, pipeline)
+}
+
+fn step_names(pipeline: &Pipeline) -> Vec<&str> {
+    pipeline.steps.iter().map(|s| s.name.as_str()).collect()
+}
+
+#[test]
+fn a_folder_of_class_directories() {
+    let (_dir, root) = folder(
+        "photos",
+        &[
+            ("cat/1.jpg", b"abc"),
+            ("cat/2.JPG", b"abcde"),
+            ("dog/3.png", b"abcdefg"),
+            ("dog/empty.jpg", b""),
+            ("dog/notes.docx", b"x"),
+            (".git/config", b"x"),
+            ("README.md", b"x"),
+        ],
+    );
+    let (draft, pipeline) = drafted(&root);
+    assert_eq!((draft.name.as_str(), draft.file.to_str().unwrap()), ("photos", "photos.yaml"));
+    let survey = &draft.survey;
+    assert_eq!(survey.counts[&Kind::Image], 4);
+    assert_eq!((survey.bytes, survey.median_bytes), (15, 5));
+    assert_eq!(survey.classes, ["cat", "dog"]);
+    let odd: Vec<_> = survey.odd.iter().map(|o| (o.path.to_str().unwrap(), o.reason.as_str())).collect();
+    assert_eq!(
+        odd,
+        [
+            (".git", "hidden, so left out"),
+            ("dog/empty.jpg", "empty"),
+            ("dog/notes.docx", "an extension that no source reads")
+        ]
+    );
+    let shown = root.to_str().unwrap();
+    assert_eq!(pipeline.source.kind, SourceKind::Files);
+    assert_eq!(pipeline.source.patterns, ["JPG", "jpg", "png"].map(|e| format!("{shown}/**/*.{e}")));
+    assert_eq!(pipeline.source.fields["label"], Field::Template("{parent}".into()));
+    assert_eq!(step_names(&pipeline), ["image.decode", "image.resize", "label.index"]);
+    let splits: Vec<_> = pipeline.splits.iter().map(|s| (s.name.as_str(), s.shuffle)).collect();
+    assert_eq!(splits, [("train", None), ("val", Some(false))]);
+    assert_eq!(
+        draft.next,
+        ["forebay check photos.yaml", "forebay materialize photos.yaml", "forebay read photos.yaml --bench"]
+    );
+}
+
+#[test]
+fn the_draft_as_people_see_it() {
+    let (_dir, root) = folder("photos", &[("cat/1.jpg", b"abc"), ("dog/3.jpg", b"abc")]);
+    let draft = init(&root).unwrap();
+    insta::assert_snapshot!(draft.text.replace(root.to_str().unwrap(), "./photos"), @"");
+}
+
+#[test]
+fn an_image_folder_with_splits() {
+    let (_dir, root) = folder("pets", &[("train/cat/1.jpg", b"a"), ("train/dog/2.jpg", b"a"), ("val/cat/3.jpg", b"a")]);
+    let (draft, pipeline) = drafted(&root);
+    assert_eq!(draft.survey.splits, ["train", "val"]);
+    assert_eq!(draft.survey.classes, ["cat", "dog"]);
+    assert_eq!(pipeline.source.root.as_deref(), root.to_str());
+    let filters: Vec<_> = pipeline.splits.iter().map(|s| s.filter.as_ref().unwrap().0.as_str()).collect();
+    assert_eq!(filters, ["starts_with(key, 'train/')", "starts_with(key, 'val/')"]);
+    assert_eq!(pipeline.splits[1].steps[0].name, "image.center_crop");
+
+    // Splits without classes below them are no classes themselves.
+    let (_dir, root) = folder("pets", &[("train/1.jpg", b"a"), ("test/2.jpg", b"a")]);
+    let (draft, pipeline) = drafted(&root);
+    assert!(draft.survey.classes.is_empty() && pipeline.source.fields.is_empty());
+    assert_eq!(step_names(&pipeline), ["image.decode", "image.resize"]);
+}
+
+#[test]
+fn a_flat_folder_with_a_table_of_labels() {
+    let (_dir, root) = folder("x", &[("1.jpg", b"a"), ("2.jpg", b"a"), ("labels.csv", b"file,label\n1.jpg,cat\n")]);
+    let (draft, pipeline) = drafted(&root);
+    let (file, columns) = draft.survey.labels.unwrap();
+    assert!(file.ends_with("labels.csv"));
+    assert_eq!(columns, ["file", "label"]);
+    assert_eq!(pipeline.source.patterns, [format!("{}/*.jpg", root.display())]);
+    // The join that is offered is right once its mark is taken away.
+    let text = draft.text.replace("# join:", "join:");
+    let pipeline = Pipeline::read(&text, &draft.file, &|_| None).unwrap_or_else(|e| panic!("{}\n{text}", e.chain()));
+    assert!(matches!(&pipeline.source.fields["label"], Field::Join { on, .. } if on == "file"));
+}
+
+#[test]
+fn webdataset_tars() {
+    let mut tar = tar::Builder::new(Vec::new());
+    for name in ["a/1.jpg", "a/1.cls", "a/2.jpg"] {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(1);
+        tar.append_data(&mut header, name, &b"x"[..]).unwrap();
+    }
+    let bytes = tar.into_inner().unwrap();
+    let (_dir, root) = folder("web", &[("000.tar", &bytes), ("001.tar", &bytes)]);
+    let (draft, pipeline) = drafted(&root);
+    assert_eq!(draft.survey.columns, ["jpg", "cls"]);
+    assert_eq!(pipeline.source.kind, SourceKind::Tar);
+    assert_eq!(step_names(&pipeline), ["image.decode", "image.resize"]);
+    let (draft, pipeline) = drafted(&root.join("000.tar"));
+    assert_eq!(draft.name, "000");
+    assert_eq!(pipeline.source.patterns, [root.join("000.tar").to_str().unwrap()]);
+    // A broken one is odd, and still a draft.
+    put(&root, &[("000.tar", b"no tar")]);
+    let (draft, _) = drafted(&root.join("000.tar"));
+    assert_eq!(draft.survey.odd_files, 1);
+}
+
+#[test]
+fn tables() {
+    use arrow::array::*;
+    let (_dir, root) = folder(
+        "t",
+        &[
+            ("a.csv", b"text,label\nx,y\n"),
+            ("b.jsonl", b"{\"text\": \"x\", \"category\": 1}\n"),
+            ("c/d.tsv", b"a\tb\n1\t2\n"),
+        ],
+    );
+    let (draft, pipeline) = drafted(&root.join("a.csv"));
+    assert_eq!(
+        (draft.survey.columns.as_slice(), pipeline.source.kind),
+        (&["text", "label"].map(str::to_owned)[..], SourceKind::Csv)
+    );
+    assert_eq!(step_names(&pipeline), ["label.index"]);
+    let (draft, pipeline) = drafted(&root.join("b.jsonl"));
+    assert_eq!((draft.survey.columns.len(), pipeline.source.kind), (2, SourceKind::Jsonl));
+    let (draft, _) = drafted(&root.join("c"));
+    assert_eq!(draft.survey.columns, ["a", "b"]);
+
+    let column: ArrayRef = std::sync::Arc::new(LargeBinaryArray::from(vec![&b"x"[..]]));
+    let batch = RecordBatch::try_from_iter([("image", column.clone()), ("label", column)]).unwrap();
+    let mut bytes = Vec::new();
+    let mut writer = parquet::arrow::ArrowWriter::try_new(&mut bytes, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let (_dir, root) = folder("hub", &[("data/train-00000-of-00001.parquet", &bytes), ("README.md", b"x")]);
+    let (draft, pipeline) = drafted(&root);
+    assert_eq!((draft.survey.image.as_deref(), pipeline.source.kind), (Some("image"), SourceKind::Parquet));
+    assert_eq!(step_names(&pipeline), ["image.decode", "image.resize", "label.index"]);
+
+    let mut bytes = Vec::new();
+    let mut writer = arrow::ipc::writer::StreamWriter::try_new(&mut bytes, &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    drop(writer);
+    let (_dir, root) =
+        folder("saved", &[("data-00000-of-00001.arrow", &bytes), ("dataset_info.json", b"{}"), ("state.json", b"{}")]);
+    let (draft, pipeline) = drafted(&root);
+    assert_eq!((draft.survey.columns.len(), pipeline.source.kind, draft.survey.odd_files), (2, SourceKind::Arrow, 0));
+}
+
+#[test]
+fn odd_names_are_quoted() {
+    let files: &[(&str, &[u8])] = &[("it's: #1/a b.jpg", b"a"), ("{x}/ü.jpg", b"a")];
+    for name in
+        ["with space", "br[ack]{et}s", "colon: x", "${HOME}", "- dash", "ünï", "true", "quote\"s", "back\\slash"]
+    {
+        let (_dir, root) = folder(name, files);
+        let (draft, pipeline) = drafted(&root);
+        assert_eq!(draft.survey.classes.len(), 2, "{name}");
+        assert_eq!(pipeline.source.patterns.len(), 1, "{name}");
+        assert!(!pipeline.source.patterns[0].contains("$$"), "{name}");
+    }
+}
+
+#[test]
+fn relative_paths_stay_relative() {
+    let cases = [
+        ("photos", "./photos"),
+        ("photos/", "./photos"),
+        ("./a/b", "./a/b"),
+        ("../x", "../x"),
+        (".", "."),
+        ("/data/x/", "/data/x"),
+    ];
+    for (written, expected) in cases {
+        let survey = Survey { main: Some(Kind::Image), extensions: ["jpg".to_owned()].into(), ..Survey::default() };
+        let text = draft::text("x", Path::new(written), &survey);
+        assert!(text.contains(&format!("files: {expected}/*.jpg\n")), "{text}");
+    }
+}
+
+#[test]
+fn nothing_to_read() {
+    let (_dir, root) = folder("empty", &[("notes.docx", b"x")]);
+    let error = init(&root).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.message().contains("notes.docx: an extension that no source reads; expected files"), "{error}");
+    assert_eq!(init(&root.join("none")).unwrap_err().kind(), ErrorKind::NotFound);
+}

@@ -1,0 +1,55 @@
+//! Which store a command is about: given by a pipeline file, by a path, or by `--store`.
+
+use crate::app::project::{base, store_url};
+use crate::cli::Context;
+use crate::error::{Error, Result};
+use crate::spec::pipeline::Pipeline;
+use crate::store::Store;
+use clap::Args;
+use std::path::Path;
+
+#[derive(Args, Clone)]
+pub struct Place {
+    /// A pipeline file, or a store [default: --store, else ./.forebay]
+    #[arg(value_name = "PIPELINE|STORE")]
+    place: Option<String>,
+    /// A pipeline's name, where the store holds several
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+}
+
+impl Place {
+    /// The store, and the name of the pipeline if one is meant.
+    pub fn open(&self, context: &Context) -> Result<(Store, Option<String>)> {
+        let given = context.common.store.as_deref();
+        let Some(place) = &self.place else {
+            let url = given.unwrap_or(".forebay");
+            return Ok((existing(url)?, self.pipeline.clone()));
+        };
+        let path = Path::new(place);
+        if !is_pipeline_file(path) {
+            return Ok((existing(place)?, self.pipeline.clone()));
+        }
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| Error::io(format!("cannot read the pipeline file {place}"), e))?;
+        let pipeline = Pipeline::read(&text, path, &|name| std::env::var(name).ok())?;
+        let store = existing(&store_url(&pipeline, &base(path), given))?;
+        Ok((store, self.pipeline.clone().or(Some(pipeline.name))))
+    }
+}
+
+fn is_pipeline_file(path: &Path) -> bool {
+    let yaml = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("yaml") || e.eq_ignore_ascii_case("yml"));
+    path.is_file() || (yaml && !path.is_dir())
+}
+
+/// Opens a store to be looked at: one that isn't there is an error, not an empty store.
+fn existing(url: &str) -> Result<Store> {
+    let store = Store::open(url)?;
+    match store.storage().local_path() {
+        Some(path) if !path.is_dir() => Err(Error::not_found(format!(
+            "there is no store at {url}; name one with --store, or run `forebay materialize` first"
+        ))),
+        _ => Ok(store),
+    }
+}

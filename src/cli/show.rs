@@ -1,0 +1,94 @@
+//! `forebay show`: a stored stage: its columns, sizes, and how other tools read it.
+
+use crate::app::{catalog, values};
+use crate::cli::Context;
+use crate::cli::output::count;
+use crate::cli::place::Place;
+use crate::error::Result;
+use crate::format::encoding::Container;
+use crate::format::schema;
+use crate::format::shard::tensor::{Consumer, decode_hint};
+use crate::spec::size;
+use clap::Args;
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Show a stored stage: columns, sizes, classes, and the one line in which other tools read each column
+#[derive(Args)]
+#[command(after_help = "Examples:\n  forebay show photos.yaml\n  forebay show photos.yaml --stage resize --json")]
+pub struct Arguments {
+    #[command(flatten)]
+    place: Place,
+    /// A stage's name [default: the latest that is stored whole]
+    #[arg(long)]
+    stage: Option<String>,
+    /// Which split's stage, where splits differ
+    #[arg(long)]
+    split: Option<String>,
+    /// `arrow` or `parquet`, where the stage is stored as both
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Container>,
+}
+
+const CONSUMERS: [(Consumer, &str); 3] =
+    [(Consumer::PyArrow, "pyarrow"), (Consumer::Polars, "polars"), (Consumer::DuckDb, "duckdb")];
+
+pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
+    let (store, name) = arguments.place.open(context)?;
+    let pipeline = catalog::pipeline(&store, name.as_deref())?;
+    let (stage, split) = (arguments.stage.as_deref(), arguments.split.as_deref());
+    let stored = catalog::stored_stage(&store, &pipeline, stage, split, arguments.format)?;
+    let (manifest, fields) = (&stored.manifest, schema::decode(&stored.stage.schema)?);
+    let mut columns = Vec::new();
+    for field in fields.fields() {
+        let mut hints = serde_json::Map::new();
+        for (consumer, name) in CONSUMERS {
+            if let Some(hint) = decode_hint(field, manifest.encoding.container, consumer)? {
+                hints.insert(name.to_owned(), hint.into());
+            }
+        }
+        columns.push(json!({ "name": field.name(), "type": values::type_name(field), "decode": hints }));
+    }
+    let document = json!({
+        "pipeline": pipeline.name, "stage": stored.stage.name, "split": stored.stage.split, "recipe": stored.stage.recipe,
+        "encoding": manifest.encoding, "snapshot": manifest.snapshot, "shards": stored.shards.len(), "rows": manifest.rows,
+        "bytes": manifest.bytes, "failed_rows": manifest.failed_rows, "columns": columns, "classes": pipeline.classes,
+    });
+    context.out.result(document, || {
+        let mut text = String::new();
+        let _ = writeln!(
+            text,
+            "{} / {} ({}): {}, {}, {}",
+            pipeline.name,
+            stored.stage.name,
+            manifest.encoding,
+            count(stored.shards.len() as u64, "shard"),
+            count(manifest.rows, "row"),
+            size::print(manifest.bytes),
+        );
+        let _ = writeln!(text, "recipe   {}\nsnapshot {}", stored.stage.recipe, manifest.snapshot);
+        for column in &columns {
+            let _ = writeln!(text, "  {:<20} {}", text_of(&column["name"]), text_of(&column["type"]));
+        }
+        for (name, classes) in &pipeline.classes {
+            let _ = writeln!(
+                text,
+                "{} of {name}: {}",
+                count(classes.len() as u64, "class").replace("classs", "classes"),
+                classes.join(", ")
+            );
+        }
+        let _ = writeln!(text, "in Python, with `path` a file of `forebay files`:");
+        for column in columns.iter().filter(|c| !text_of(&c["name"]).starts_with('_')) {
+            for (tool, line) in column["decode"].as_object().into_iter().flatten() {
+                let _ = writeln!(text, "  {:<8} {}", tool, text_of(line));
+            }
+        }
+        text
+    });
+    Ok(())
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
