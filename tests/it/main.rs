@@ -9,4 +9,5 @@ mod store;
 mod plan;
 mod formats;
 mod pipeline_file;
+mod sources;
 mod structure;
