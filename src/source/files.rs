@@ -115,7 +115,7 @@ impl Files {
         }));
         let kind = match named {
             Some(kind) if kind != Kind::Data => kind,
-            _ => of(&mut self.root.walk()?.iter().map(|f| Kind::of(&f.key))).unwrap_or(Kind::Data),
+            _ => of(&mut self.root.paths()?.iter().map(|path| Kind::of(&path.to_string_lossy()))).unwrap_or(Kind::Data),
         };
         let mut fields = vec![datatypes::Field::new(kind.column(), kind.data_type(), true)];
         fields.extend(self.rules.iter().map(|(name, _)| datatypes::Field::new(name, DataType::LargeUtf8, true)));

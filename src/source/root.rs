@@ -7,7 +7,7 @@ use crate::id::Digest;
 use crate::source::ListOptions;
 use crate::source::pattern::Patterns;
 use crate::source::validator::{Cache, Part, Validator, now_ns};
-use crate::source::walk::{Found, walk};
+use crate::source::walk::{Found, paths, walk};
 use crate::spec::node::Span;
 use crate::spec::pipeline::IdentityMode;
 use rayon::prelude::*;
@@ -132,8 +132,15 @@ impl Root {
 
     /// The files that the source's patterns match, sorted by key.
     pub fn walk(&self) -> Result<Vec<Found>> {
+        walk(&self.patterns).map_err(|e| self.unlisted(e))
+    }
+    /// Their paths alone, which is cheaper where many are looked at.
+    pub fn paths(&self) -> Result<Vec<PathBuf>> {
+        paths(&self.patterns).map_err(|e| self.unlisted(e))
+    }
+    fn unlisted(&self, e: Error) -> Error {
         let Span { file, line, column, .. } = &self.span;
-        walk(&self.patterns).map_err(|e| e.during(format!("{file}:{line}:{column}: the source can't be listed")))
+        e.during(format!("{file}:{line}:{column}: the source can't be listed"))
     }
     /// An error about the source as a whole.
     pub fn error(&self, message: impl std::fmt::Display) -> Error {

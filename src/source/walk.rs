@@ -15,8 +15,8 @@ pub(super) struct Found {
     pub validator: Validator,
 }
 
-/// Every file that the patterns match, sorted by key. A path that isn't there and a pattern that matches nothing are errors.
-pub(super) fn walk(patterns: &Patterns) -> Result<Vec<Found>> {
+/// The paths that the patterns match, in no order, without a look at what they are.
+pub(super) fn paths(patterns: &Patterns) -> Result<Vec<PathBuf>> {
     let mut matched = vec![false; patterns.written.len()];
     let mut paths: Vec<PathBuf> = Vec::new();
     for search in &patterns.searches {
@@ -38,7 +38,12 @@ pub(super) fn walk(patterns: &Patterns) -> Result<Vec<Found>> {
     if let Some(written) = matched.iter().position(|m| !m) {
         return Err(nothing(patterns, written, None));
     }
-    let mut found = paths
+    Ok(paths)
+}
+
+/// Every file that the patterns match, sorted by key. A path that isn't there and a pattern that matches nothing are errors.
+pub(super) fn walk(patterns: &Patterns) -> Result<Vec<Found>> {
+    let mut found = paths(patterns)?
         .into_par_iter()
         .map(|path| -> Result<Option<Found>> {
             let key = key(&patterns.root, &path)?;
