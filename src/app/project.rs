@@ -1,8 +1,9 @@
 //! A pipeline file, opened: its source, its chains and its store, ready for every command.
 
-use crate::app::labels;
+use crate::app::{classes, labels};
 use crate::engine::dataset::{Dataset, Split};
 use crate::error::{Error, Result};
+use crate::format::table::Entries;
 use crate::format::head::{PipelineHead, RecipeHead, SnapshotHead, StageHead, TableRef};
 use crate::format::{VERSION, canonical, schema};
 use crate::id::Digest;
@@ -159,19 +160,20 @@ fn resolve_classes(
     let mut resolved = pipeline.clone();
     for column in &columns {
         let file = if columns.len() == 1 { "classes.txt".to_owned() } else { format!("classes-{column}.txt") };
-        if !base.join(&file).exists() {
-            if input.index_of(column).is_err() {
-                return Err(Error::invalid(format!(
+        let found = || {
+            let field = input.field_with_name(column).map_err(|_| {
+                Error::invalid(format!(
                     "`classes: auto` finds the names in the source, which has no column {column:?}; list the classes, or name a file with one a line"
-                )));
-            }
-            let options = ListOptions {
-                cache: surroundings.cache.clone(),
-                threads: surroundings.threads,
-                progress: surroundings.progress,
-            };
-            let snapshot = Snapshot::new(source.list(&options)?, layout(pipeline), pipeline.partition)?;
-            let _ = (snapshot, &notes, &file);
+                ))
+            })?;
+            let (cache, threads) = (surroundings.cache.clone(), surroundings.threads);
+            let listing = source.list(&ListOptions { cache, threads, progress: surroundings.progress })?;
+            let entries = Entries { entries: listing.entries, carried: listing.carried };
+            classes::collect(field, source.column(&entries, column)?)
+        };
+        let resolved_now = classes::resolve(base, &file, column, found)?;
+        if resolved_now.written {
+            notes.push(resolved_now.note);
         }
         labels::use_file(&mut resolved, column, &file);
     }

@@ -4,6 +4,7 @@
 mod completions;
 mod export;
 mod files;
+mod init;
 mod ls;
 mod materialize;
 mod output;
@@ -18,6 +19,7 @@ use crate::app::project::Surroundings;
 use crate::error::{Error, Kind, Result};
 use clap::{Args, Parser, Subcommand};
 use output::Output;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -59,6 +61,7 @@ pub struct Common {
 
 #[derive(Subcommand)]
 enum Command {
+    Init(init::Arguments),
     Snapshot(snapshot::Arguments),
     Materialize(materialize::Arguments),
     Read(read::Arguments),
@@ -88,17 +91,15 @@ pub fn main() -> ExitCode {
         }
     };
     let stop = Arc::new(AtomicBool::new(false));
-    let flag = stop.clone();
-    // A second signal ends the process at once: nothing needs cleaning up.
-    let handler = move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    };
-    let _ = ctrlc::set_handler(handler);
+    for signal in [SIGINT, SIGTERM] {
+        // A second signal ends the process at once: nothing needs cleaning up. The order of registration matters.
+        let _ = signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone());
+        let _ = signal_hook::flag::register(signal, stop.clone());
+    }
     let out = Output::new(&cli.common);
     let context = Context { common: cli.common, out, stop };
     let result = match cli.command {
+        Command::Init(arguments) => init::run(arguments, &context),
         Command::Snapshot(arguments) => snapshot::run(arguments, &context),
         Command::Materialize(arguments) => materialize::run(arguments, &context),
         Command::Read(arguments) => read::run(arguments, &context),

@@ -45,42 +45,53 @@ pub fn orientation(bytes: &[u8], format: Format) -> Orientation {
         Format::Jpeg => jpeg_segments(bytes)
             .take_while(|(marker, _)| *marker != SOS)
             .find_map(|(marker, body)| if marker == APP1 { body.strip_prefix(b"Exif\0\0") } else { None }),
-        Format::Png => png_chunks(bytes).find(|(name, _)| name == b"eXIf").map(|(_, body)| body),
+        Format::Png => png_chunks(bytes).find(|(name, _)| *name == b"eXIf").map(|(_, body)| body),
         Format::WebP => riff_chunks(bytes.get(12..).unwrap_or_default())
-            .find(|(name, _)| name == b"EXIF")
+            .find(|(name, _)| *name == b"EXIF")
             .map(|(_, body)| body.strip_prefix(b"Exif\0\0").unwrap_or(body)),
         Format::Tiff => Some(bytes),
         Format::Gif | Format::Bmp => None,
     };
-    exif.and_then(tiff_orientation).and_then(Orientation::from_exif).unwrap_or(Orientation::Upright)
+    exif.and_then(|tiff| tiff_tag(tiff, 0x0112)).and_then(Orientation::from_exif).unwrap_or(Orientation::Upright)
 }
 
-/// Tag 0x0112 of the first directory of a TIFF structure.
-fn tiff_orientation(tiff: &[u8]) -> Option<u32> {
-    let little = match tiff.get(..4)? {
-        [b'I', b'I', 42, 0] => true,
-        [b'M', b'M', 0, 42] => false,
+/// Whether a TIFF file holds JPEG data, old style or new.
+pub fn tiff_holds_jpeg(tiff: &[u8]) -> bool {
+    matches!(tiff_tag(tiff, 0x0103), Some(6 | 7))
+}
+
+/// A whole number of the first directory of a TIFF (or BigTIFF) structure.
+fn tiff_tag(tiff: &[u8], tag: u16) -> Option<u32> {
+    let (little, big) = match tiff.get(..4)? {
+        [b'I', b'I', 42, 0] => (true, false),
+        [b'M', b'M', 0, 42] => (false, false),
+        [b'I', b'I', 43, 0] => (true, true),
+        [b'M', b'M', 0, 43] => (false, true),
         _ => return None,
     };
-    let u16_at = |at: usize| {
-        let bytes: [u8; 2] = tiff.get(at..at.checked_add(2)?)?.try_into().ok()?;
-        Some(if little { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) })
+    let number = |at: usize, len: usize| {
+        let bytes = tiff.get(at..at.checked_add(len)?)?;
+        let push = |n: u64, byte: &u8| n << 8 | u64::from(*byte);
+        Some(if little { bytes.iter().rev().fold(0, push) } else { bytes.iter().fold(0, push) })
     };
-    let u32_at = |at: usize| {
-        let bytes: [u8; 4] = tiff.get(at..at.checked_add(4)?)?.try_into().ok()?;
-        Some(if little { u32::from_le_bytes(bytes) } else { u32::from_be_bytes(bytes) })
-    };
-    const SHORT: u16 = 3;
-    const LONG: u16 = 4;
-    let directory = u32_at(4)? as usize;
-    let count = u16_at(directory)? as usize;
-    (0..count).map_while(|i| directory.checked_add(2 + 12 * i)).map_while(|at| Some((at, u16_at(at)?))).find_map(
-        |(at, tag)| match (tag, u16_at(at + 2)?) {
-            (0x0112, SHORT) => u16_at(at + 8).map(u32::from),
-            (0x0112, LONG) => u32_at(at + 8),
-            _ => None,
-        },
-    )
+    const SHORT: u64 = 3;
+    const LONG: u64 = 4;
+    let (word, count_len, entry) = if big { (8, 8, 20) } else { (4, 2, 12) };
+    let directory = usize::try_from(number(word, word)?).ok()?;
+    let entries = directory.checked_add(count_len)?..tiff.len();
+    let count = usize::try_from(number(directory, count_len)?).ok()?;
+    for at in entries.step_by(entry).take(count) {
+        if number(at, 2)? == u64::from(tag) {
+            let value = at + 4 + word;
+            return match number(at + 2, 2)? {
+                SHORT => number(value, 2),
+                LONG => number(value, 4),
+                _ => None,
+            }
+            .and_then(|value| u32::try_from(value).ok());
+        }
+    }
+    None
 }
 
 const APP1: u8 = 0xe1;

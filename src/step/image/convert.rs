@@ -82,7 +82,7 @@ pub const fn luma(r: u32, g: u32, b: u32) -> u32 {
 }
 
 /// `a * b / 255`, rounded.
-const fn multiply(a: u32, b: u32) -> u32 {
+pub const fn multiply(a: u32, b: u32) -> u32 {
     let t = a * b + 128;
     ((t >> 8) + t) >> 8
 }

@@ -43,8 +43,9 @@ pub struct Window {
 }
 
 impl Shape {
-    pub const fn pixels(self) -> usize {
-        self.height * self.width
+    /// As a tensor's dimensions.
+    pub const fn dims(self) -> [usize; 3] {
+        [self.height, self.width, self.channels]
     }
 }
 
@@ -62,6 +63,11 @@ impl<'a> Image<'a> {
 
     pub const fn pixel_bytes(&self) -> usize {
         self.shape.channels * self.depth.bytes()
+    }
+
+    /// The whole of it.
+    pub const fn window(&self) -> Window {
+        Window { top: 0, left: 0, height: self.shape.height, width: self.shape.width }
     }
 
     /// The bytes of `window`'s rows, which must lie inside the image.
@@ -105,8 +111,7 @@ pub enum Orientation {
 impl Orientation {
     pub fn from_exif(value: u32) -> Option<Self> {
         use Orientation::*;
-        let all =
-            [Upright, Mirrored, Rotated180, Flipped, Transposed, Clockwise90, Transversed, Anticlockwise90];
+        let all = [Upright, Mirrored, Rotated180, Flipped, Transposed, Clockwise90, Transversed, Anticlockwise90];
         all.into_iter().find(|orientation| *orientation as u32 == value)
     }
 

@@ -1,9 +1,9 @@
 //! PNG, GIF, BMP, TIFF and WebP files to pixels in the file's own layout. WebP goes through libwebp, as in Pillow and
 //! torchvision: lossy WebP is then equal to theirs. Of animations the first frame is taken.
 
-use super::container::{Format, riff_chunks};
+use super::container::{Format, riff_chunks, tiff_holds_jpeg};
 use super::convert::Layout;
-use super::pixels::{Depth, Shape};
+use super::pixels::Depth;
 use image::codecs::{bmp::BmpDecoder, gif::GifDecoder, png::PngDecoder, tiff::TiffDecoder};
 use image::{ColorType, ExtendedColorType, ImageDecoder, Limits};
 use std::io::Cursor;
@@ -29,6 +29,11 @@ pub fn decode(
     if format == Format::WebP {
         return webp(bytes, check, out);
     }
+    if format == Format::Tiff && tiff_holds_jpeg(bytes) {
+        return Err(
+            "JPEG data inside TIFF is not read, as its pixels would depend on another decoder; convert it".into()
+        );
+    }
     // What decoders keep beside the output: a few rows, or a frame of their own.
     let mut limits = Limits::no_limits();
     limits.max_alloc = Some(max_pixels.saturating_mul(8).saturating_add(64 << 20));
@@ -40,7 +45,8 @@ pub fn decode(
         _ => read(TiffDecoder::new(file()), limits, check, out),
     };
     // These decoders are free of unsafe code, but not of bugs; one bad file must cost one row.
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("the decoder gave up on a file that breaks its rules".into()))
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err("the decoder gave up on a file that breaks its rules".into()))
 }
 
 fn read<D: ImageDecoder>(
@@ -78,11 +84,7 @@ fn read<D: ImageDecoder>(
     Ok(Raster { height, width, layout, depth })
 }
 
-fn webp(
-    bytes: &[u8],
-    check: impl Fn(usize, usize) -> Result<(), String>,
-    out: &mut Vec<u8>,
-) -> Result<Raster, String> {
+fn webp(bytes: &[u8], check: impl Fn(usize, usize) -> Result<(), String>, out: &mut Vec<u8>) -> Result<Raster, String> {
     let features = webp::BitstreamFeatures::new(bytes).ok_or("the header can't be read")?;
     let (height, width) = (features.height() as usize, features.width() as usize);
     check(height, width)?;
@@ -122,7 +124,9 @@ struct Frame {
 
 fn first_frame(bytes: &[u8]) -> Option<Frame> {
     let (_, body) = riff_chunks(bytes.get(12..)?).find(|(name, _)| *name == b"ANMF")?;
-    let u24 = |at: usize| Some(usize::from(*body.get(at)?) | usize::from(*body.get(at + 1)?) << 8 | usize::from(*body.get(at + 2)?) << 16);
+    let u24 = |at: usize| {
+        Some(usize::from(*body.get(at)?) | usize::from(*body.get(at + 1)?) << 8 | usize::from(*body.get(at + 2)?) << 16)
+    };
     let (left, top) = (2 * u24(0)?, 2 * u24(3)?);
     let mut chunks = Vec::new();
     let mut alpha = false;

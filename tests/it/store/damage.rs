@@ -256,6 +256,21 @@ fn a_manifest_must_add_up_and_agree_with_the_records() {
 }
 
 #[test]
+fn a_snapshot_must_be_of_its_entries() {
+    let data = dataset();
+    let mut head = snapshot_head(COUNT, 1000);
+    let mut others = entries(COUNT);
+    others.entries[1].key = "other.jpg".into();
+    head.table = data.store.put_table(others.encode().unwrap(), COUNT).unwrap();
+    let name = Name::Snapshot { pipeline: "photos".parse().unwrap(), seq: 2, snapshot: head.snapshot }.to_string();
+    data.store.storage().put(&head.to_json(), &name, false).unwrap();
+    let finding = data.only_finding();
+    assert_eq!((finding.object, finding.expected), (name, format!("a table of entries whose id is {}", head.snapshot)));
+    assert!(check(&data.store, true).findings[0].repaired.is_some());
+    assert_eq!(data.findings(), []);
+}
+
+#[test]
 fn reports_are_removed_once_their_blob_is_good_or_gone() {
     let data = dataset();
     let (good, gone) = (&blobs(1, LENGTH)[0], random(99, 100));

@@ -1,0 +1,154 @@
+//! Finds the files that patterns match: directories level by level and files' metadata on all threads of the current
+//! rayon pool, then sorted by key, so that the order of directory entries can't matter.
+
+use crate::error::{Error, Result};
+use crate::source::pattern::{Globs, Patterns, Search};
+use crate::source::validator::Validator;
+use rayon::prelude::*;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A file below the root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Found {
+    pub key: String,
+    pub validator: Validator,
+}
+
+/// Every file that the patterns match, sorted by key. A path that isn't there and a pattern that matches nothing are errors.
+pub(super) fn walk(patterns: &Patterns) -> Result<Vec<Found>> {
+    let mut matched = vec![false; patterns.written.len()];
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for search in &patterns.searches {
+        match search {
+            Search::File { written, path } => {
+                if !path.is_file() {
+                    return Err(nothing(patterns, *written, Some(path)));
+                }
+                matched[*written] = true;
+                paths.push(path.clone());
+            }
+            Search::Below { directory, globs } => {
+                if directory.is_dir() {
+                    below(directory, globs, &mut matched, &mut paths)?;
+                }
+            }
+        }
+    }
+    if let Some(written) = matched.iter().position(|m| !m) {
+        return Err(nothing(patterns, written, None));
+    }
+    let mut found = paths
+        .into_par_iter()
+        .map(|path| -> Result<Option<Found>> {
+            let key = key(&patterns.root, &path)?;
+            let metadata =
+                std::fs::metadata(&path).map_err(|e| Error::io(format!("cannot look at {}", path.display()), e))?;
+            // Sockets, pipes and devices are nobody's samples, and reading one could wait for ever.
+            Ok(metadata.is_file().then(|| Found { key, validator: Validator::of(&metadata) }))
+        })
+        .filter_map(Result::transpose)
+        .collect::<Result<Vec<_>>>()?;
+    found.par_sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    found.dedup_by(|a, b| a.key == b.key);
+    Ok(found)
+}
+
+/// The path below the root with `/` between names.
+fn key(root: &Path, path: &Path) -> Result<String> {
+    let relative = path.strip_prefix(root).unwrap_or(path);
+    match relative.to_str() {
+        Some(key) => Ok(key.to_owned()),
+        None => Err(Error::invalid(format!(
+            "the file name {relative:?} below {} is not UTF-8, so it can't be a sample key; rename it",
+            root.display()
+        ))),
+    }
+}
+
+struct Level {
+    matched: Vec<usize>,
+    paths: Vec<PathBuf>,
+    directories: Vec<PathBuf>,
+}
+
+fn below(base: &Path, globs: &Globs, matched: &mut [bool], paths: &mut Vec<PathBuf>) -> Result<()> {
+    let mut frontier = vec![base.to_owned()];
+    let mut depth = 0;
+    while !frontier.is_empty() && globs.depth.is_none_or(|most| depth < most) {
+        let levels = frontier.par_iter().map(|d| read(base, d, globs)).collect::<Result<Vec<_>>>()?;
+        frontier.clear();
+        for level in levels {
+            level.matched.into_iter().for_each(|written| matched[written] = true);
+            paths.extend(level.paths);
+            frontier.extend(level.directories);
+        }
+        depth += 1;
+    }
+    Ok(())
+}
+
+fn read(base: &Path, directory: &Path, globs: &Globs) -> Result<Level> {
+    let fail = |e| Error::io(format!("cannot list {}", directory.display()), e);
+    let mut level = Level { matched: Vec::new(), paths: Vec::new(), directories: Vec::new() };
+    for entry in std::fs::read_dir(directory).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        if !globs.hidden && entry.file_name().as_encoded_bytes().starts_with(b".") {
+            continue;
+        }
+        let path = entry.path();
+        let kind = entry.file_type().map_err(fail)?;
+        let link = kind.is_symlink();
+        if kind.is_dir() || (link && path.is_dir()) {
+            if !link || !loops(base, &path)? {
+                level.directories.push(path);
+            }
+            continue;
+        }
+        let relative = path.strip_prefix(base).unwrap_or(&path);
+        let before = level.matched.len();
+        level.matched.extend(globs.matches(relative));
+        if level.matched.len() > before {
+            // Few patterns, many files: which ones matched is all that is kept.
+            level.matched.sort_unstable();
+            level.matched.dedup();
+            level.paths.push(path);
+        }
+    }
+    Ok(level)
+}
+
+/// Whether a link to a directory leads to one that it lies in.
+fn loops(base: &Path, link: &Path) -> Result<bool> {
+    let id = |path: &Path| {
+        let metadata =
+            std::fs::metadata(path).map_err(|e| Error::io(format!("cannot look at {}", path.display()), e))?;
+        Ok::<_, Error>((metadata.dev(), metadata.ino()))
+    };
+    let target = id(link)?;
+    for above in link.ancestors().skip(1).take_while(|a| a.starts_with(base)) {
+        if id(above)? == target {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn nothing(patterns: &Patterns, written: usize, missing: Option<&Path>) -> Error {
+    let pattern = &patterns.written[written];
+    let sought = missing.map(Path::to_owned).or_else(|| {
+        patterns.searches.iter().find_map(|search| match search {
+            Search::Below { directory, globs } if globs.wanted_by(written) => Some(directory.clone()),
+            _ => None,
+        })
+    });
+    let sought = sought.unwrap_or_else(|| patterns.root.clone());
+    let nearest = sought.ancestors().find(|a| a.is_dir()).unwrap_or(&sought);
+    let what = match (missing, nearest == sought) {
+        (Some(path), _) => format!("{pattern:?} asks for {}, which is not a file", path.display()),
+        (None, true) => format!("{pattern:?} matches no file: looked below {}", sought.display()),
+        (None, false) => format!("{pattern:?} matches no file: there is no directory {}", sought.display()),
+    };
+    let held = std::fs::read_dir(nearest).map_or(0, Iterator::count);
+    Error::not_found(format!("{what}; the nearest directory, {}, holds {held} names", nearest.display()))
+}

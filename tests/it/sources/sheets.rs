@@ -1,0 +1,149 @@
+//! `jsonl` and `csv`: blocks from the front, inferred types, rows that don't fit, keys.
+
+use super::*;
+
+fn lines(range: std::ops::Range<usize>) -> String {
+    range.map(|i| format!("{{\"id\": {i}, \"text\": \"t{i}\"}}\n")).collect()
+}
+
+#[test]
+fn appending_rekeys_the_last_block_only() {
+    for (kind, name, header) in [(SourceKind::Jsonl, "a.jsonl", ""), (SourceKind::Csv, "a.csv", "id,text\n")] {
+        let row = |i: usize| match kind {
+            SourceKind::Csv => format!("{i},\"t,{i}\n\"\n"),
+            _ => lines(i..i + 1),
+        };
+        let place = Place::new(kind, name);
+        place.write(name, header.to_owned() + &(0..2500).map(row).collect::<String>());
+        let before = place.list();
+        assert_eq!(keys(&before), [0, 1000, 2000].map(|row| format!("{name}#{row}")));
+        assert_eq!(before.entries.iter().map(|e| e.rows).collect::<Vec<_>>(), [1000, 1000, 500]);
+        place.append(name, (2500..3100).map(row).collect::<String>().as_bytes());
+        let after = place.list();
+        assert_eq!(after.entries[..2], before.entries[..2]);
+        assert_ne!(after.entries[2].identity, before.entries[2].identity);
+        assert_eq!(after.entries.iter().map(|e| e.rows).collect::<Vec<_>>(), [1000, 1000, 1000, 100]);
+        // What was listed before and isn't the tail is still there to be read.
+        let source = place.source();
+        let listed = entries(before);
+        assert!(source.read_stream(&listed, 0..2).unwrap().all(|b| b.is_ok()));
+        let batch = place.rows();
+        assert_eq!(text(&batch, "_key")[2017], Some(format!("{name}#2017")));
+        assert_eq!(integers(&batch, "id"), (0..3100).map(Some).collect::<Vec<_>>());
+        assert_eq!(source.locate(&after.entries, &format!("{name}#2017")), Some(2));
+        assert_eq!(source.locate(&after.entries, &format!("{name}#3100")), None);
+    }
+}
+
+#[test]
+fn long_lines_and_blank_lines() {
+    let place = Place::new(SourceKind::Jsonl, "a.jsonl");
+    let long = format!("{{\"text\": \"{}\"}}\r\n", "x".repeat(5 << 20));
+    place.write("a.jsonl", format!("\u{feff}{{\"text\": \"a\"}}\n\n  \n{long}{{\"text\": \"b\"}}"));
+    let listing = place.list();
+    assert_eq!(keys(&listing), ["a.jsonl#0", "a.jsonl#1", "a.jsonl#2"]);
+    let batch = place.rows();
+    let lengths: Vec<usize> = text(&batch, "text").iter().map(|t| t.as_ref().unwrap().len()).collect();
+    assert_eq!(lengths, [1, 5 << 20, 1]);
+    let empty = Place::new(SourceKind::Jsonl, "a.jsonl");
+    empty.write("a.jsonl", b"\n\n");
+    assert_says(&empty.list_error(), &["no row"]);
+    let headed = Place::new(SourceKind::Csv, "a.csv");
+    headed.write("a.csv", b"x,y\n");
+    assert_eq!((headed.list().entries.len(), headed.rows().num_rows()), (0, 0));
+}
+
+#[test]
+fn rows_that_do_not_fit_fail_alone() {
+    let place = Place::new(SourceKind::Jsonl, "*.jsonl");
+    place.write("a.jsonl", "{\"id\":1,\"x\":[1.5],\"o\":{\"k\":true}}\n{\"id\":2}\n");
+    place.write("b.jsonl", "{\"id\":2.5}\nnot json\n[1]\n{\"id\":3,\"more\":0}\n{\"id\":null,\"x\":\"no\"}\n");
+    let batch = place.rows();
+    assert_eq!(integers(&batch, "id"), [Some(1), Some(2), None, None, None, Some(3), None]);
+    assert_eq!(failed(&batch), [2, 3, 4, 6]);
+    let reasons = text(&batch, "_error");
+    assert!(reasons[2].as_ref().unwrap().contains("column \"id\": expected Int64, found 2.5"), "{reasons:?}");
+    assert!(reasons[4].as_ref().unwrap().contains("not an object"), "{reasons:?}");
+    let place = Place::new(SourceKind::Csv, "*.csv");
+    place
+        .write("a.csv", b"id,n,zip\n1,2.5,01234\n2,,x\n")
+        .write("b.csv", b"zip,id,n\nq,7\n99,oops,1\n\xe9,1,1\n\"\"\"q\"\"\",3,4\n");
+    let batch = place.rows();
+    assert_eq!(integers(&batch, "id"), [Some(1), Some(2), None, None, None, Some(3)]);
+    assert_eq!(text(&batch, "zip"), [Some("01234".into()), Some("x".into()), None, None, None, Some("\"q\"".into())]);
+    assert_eq!(failed(&batch), [2, 3, 4]);
+    assert!(text(&batch, "_error")[2].as_ref().unwrap().contains("expected 3 cells, found 2"));
+}
+
+#[test]
+fn a_renamed_column_is_another_identity() {
+    let place = Place::new(SourceKind::Csv, "a.csv");
+    place.write("a.csv", b"a,b\n1,2\n");
+    let before = place.list();
+    let source = place.source();
+    place.write("a.csv", b"b,a\n1,2\n");
+    assert_ne!(place.list().entries[0].identity, before.entries[0].identity);
+    assert_conflict(read(&source, &entries(before)).unwrap_err(), "a.csv");
+    place.write("b.csv", b"a,c\n1,2\n");
+    let mut both = place;
+    both.spec.patterns = vec!["*.csv".to_owned()];
+    assert_says(&both.list_error(), &["b.csv has no column \"b\"", "a, c"]);
+}
+
+#[test]
+fn the_recorded_schema_wins() {
+    let place = Place::new(SourceKind::Csv, "a.csv");
+    place.write("a.csv", b"n\n1\n2\n");
+    let recorded = place.source().schema().unwrap();
+    place.write("a.csv", b"n\nx\n2\n");
+    assert_eq!(text(&place.rows(), "n"), some(&["x", "2"]));
+    let source = Source::open(&place.spec, place.directory.path(), Some(recorded)).unwrap();
+    let batch = read(&source, &entries(list(&source, None).unwrap())).unwrap();
+    assert_eq!((integers(&batch, "n"), failed(&batch)), (vec![None, Some(2)], vec![0]));
+}
+
+#[test]
+fn keyed_rows_are_entries_of_their_own() {
+    for (kind, name, header) in [(SourceKind::Jsonl, "a.jsonl", ""), (SourceKind::Csv, "a.csv", "id,text\n")] {
+        let row = |i: usize| match kind {
+            SourceKind::Csv => format!("{i},t{i}\n"),
+            _ => lines(i..i + 1),
+        };
+        let place = Place::new(kind, name).key("id").columns(&["text"]);
+        place.write(name, header.to_owned() + &(0..5).map(row).collect::<String>());
+        let before = place.list();
+        assert_eq!(keys(&before), ["0", "1", "2", "3", "4"]);
+        let source = place.source();
+        assert!(source.entries_are_samples());
+        let batch = source.read_entries(&entries(before.clone()), &[3, 1]).unwrap();
+        assert_eq!((text(&batch, "_key"), text(&batch, "text")), (some(&["3", "1"]), some(&["t3", "t1"])));
+        place.write(name, header.to_owned() + &[9, 0, 1, 2, 4].map(row).concat());
+        let after = place.list();
+        for key in ["0", "1", "2", "4"] {
+            assert_eq!(entry(&after, key).identity, entry(&before, key).identity);
+        }
+        place.append(name, row(2).as_bytes());
+        assert_says(&place.list_error(), &["\"2\" stands twice", "row 3", "row 5"]);
+        place.write(
+            name,
+            header.to_owned() + if kind == SourceKind::Csv { ",x\n" } else { "{\"id\": null, \"text\": 1}\n" },
+        );
+        assert_says(&place.list_error(), &["row 0", "no value in the key column \"id\""]);
+    }
+}
+
+#[test]
+fn headers_are_checked() {
+    let check = |header: &[u8], word: &str| {
+        let place = Place::new(SourceKind::Csv, "a.csv");
+        place.write("a.csv", header);
+        assert_says(&place.list_error(), &[word, "a.csv"]);
+    };
+    check(b"a,a\n1,2\n", "names \"a\" twice");
+    check(b"a,\xe9\n1,2\n", "not UTF-8");
+    check(&[b'a'; 2 << 20], "does not end within 1 MiB");
+    let place = Place::new(SourceKind::Csv, "a.tsv");
+    place.write("a.tsv", b"\xef\xbb\xbfx\t\n1\ta,b\n");
+    assert_eq!(text(&place.rows(), "column_1"), some(&["a,b"]));
+    assert_eq!(integers(&place.rows(), "x"), [Some(1)]);
+}

@@ -1,0 +1,104 @@
+//! `table` with `load:`: rows and the objects that they refer to.
+
+use super::*;
+
+fn place() -> Place {
+    let mut place = Place::new(SourceKind::Table, "labels.csv");
+    place.write("labels.csv", "file,label\na.jpg,1\nb.jpg,2\na.jpg,3\n");
+    place.write("imgs/a.jpg", b"aa").write("imgs/b.jpg", b"b");
+    place.spec.load.insert("image".to_owned(), "imgs/{file}".to_owned());
+    place
+}
+
+#[test]
+fn rows_carry_their_values_and_load_their_objects() {
+    let place = place();
+    let listing = place.list();
+    assert_eq!(keys(&listing), ["labels.csv#0", "labels.csv#1", "labels.csv#2"]);
+    assert_eq!(listing.hashed, 2, "each object once");
+    assert_eq!(listing.entries[0].bytes, 2);
+    let batch = place.rows();
+    assert_eq!(integers(&batch, "label"), [Some(1), Some(2), Some(3)]);
+    assert_eq!(bytes(&batch, "image"), [Some(b"aa".to_vec()), Some(b"b".to_vec()), Some(b"aa".to_vec())]);
+    let source = place.source();
+    let batch = source.read_entries(&entries(listing), &[2, 1]).unwrap();
+    assert_eq!(integers(&batch, "label"), [Some(3), Some(2)]);
+}
+
+#[test]
+fn one_corrected_label_rekeys_one_row() {
+    let place = place();
+    let before = place.list();
+    place.write("labels.csv", "file,label\na.jpg,1\nb.jpg,7\na.jpg,3\n");
+    let after = place.list();
+    let same: Vec<bool> = identities(&before).iter().zip(identities(&after)).map(|(a, b)| *a == b).collect();
+    assert_eq!(same, [true, false, true]);
+    let source = place.source();
+    let listed = entries(after);
+    place.write("imgs/a.jpg", b"AA");
+    assert_conflict(source.read_entries(&listed, &[0]).unwrap_err(), "labels.csv#0");
+    assert!(source.read_entries(&listed, &[1]).is_ok());
+}
+
+#[test]
+fn columns_that_are_not_carried_change_nothing() {
+    let place = place().columns(&["image"]);
+    let before = place.list();
+    place.write("labels.csv", "file,label\na.jpg,x\nb.jpg,y\na.jpg,z\n");
+    assert_eq!(identities(&place.list()), identities(&before));
+    assert_eq!(place.rows().num_columns(), 3);
+}
+
+#[test]
+fn missing_objects_follow_missing() {
+    let mut place = place();
+    place.write("labels.csv", "file,label\na.jpg,1\nx.jpg,2\n,3\n");
+    let error = place.list_error();
+    assert_eq!(error.kind(), Kind::NotFound);
+    assert_says(&error, &["2 rows", "imgs/x.jpg (labels.csv, row 1)", "missing: null"]);
+    place.spec.missing = Missing::Skip;
+    assert_eq!(text(&place.rows(), "_key"), some(&["labels.csv#0"]));
+    place.spec.missing = Missing::Null;
+    let source = place.source();
+    let listed = entries(place.list());
+    let batch = read(&source, &listed).unwrap();
+    assert_eq!(integers(&batch, "label"), [Some(1), Some(2), Some(3)]);
+    assert_eq!((bytes(&batch, "image")[1].clone(), failed(&batch)), (None, vec![1, 2]));
+    assert!(text(&batch, "_error")[1].as_ref().unwrap().contains("imgs/x.jpg is not there"));
+    // One that has come since is a change.
+    place.write("imgs/x.jpg", b"x");
+    assert_conflict(source.read_entries(&listed, &[1]).unwrap_err(), "labels.csv#1");
+}
+
+#[test]
+fn paths_stay_below_the_root() {
+    let mut place = place();
+    place.write("labels.csv", "file,label\n../labels.csv,1\n");
+    assert_says(&place.list_error(), &["labels.csv, row 0", "below the source's root"]);
+    place.spec.load.insert("image".to_owned(), "{file}".to_owned());
+    place.write("labels.csv", "file,label\n/etc/passwd,1\n");
+    assert_says(&place.list_error(), &["absolute"]);
+    place.spec.load.insert("image".to_owned(), "{nope}".to_owned());
+    assert_says(&place.list_error(), &["no column \"nope\""]);
+}
+
+#[test]
+fn a_key_column_names_rows_once() {
+    let place = place().key("file");
+    place.write("labels.csv", "label,file\n1,b.jpg\n2,a.jpg\n");
+    assert_eq!(keys(&place.list()), ["b.jpg", "a.jpg"]);
+    place.write("labels.csv", "label,file\n1,b.jpg\n2,a.jpg\n3,b.jpg\n");
+    assert_says(&place.list_error(), &["\"b.jpg\" stands twice", "row 0", "row 2"]);
+    place.write("labels.csv", "label,file\n1\n");
+    assert_says(&place.list_error(), &["row 0", "cells"]);
+}
+
+#[test]
+fn tables_may_be_json_lines() {
+    let mut place = place();
+    place.spec.patterns = vec!["rows.jsonl".to_owned()];
+    place.write("rows.jsonl", "{\"file\": \"a.jpg\", \"tags\": [\"x\"]}\n{\"file\": \"b.jpg\", \"tags\": null}\n");
+    let batch = place.rows();
+    assert_eq!(text(&batch, "file"), some(&["a.jpg", "b.jpg"]));
+    assert_eq!(bytes(&batch, "image")[1], Some(b"b".to_vec()));
+}
