@@ -48,7 +48,8 @@ fn a_slice_is_written_as_if_it_were_built_alone() {
         let encoding = encoding(text);
         let schema = all.schema();
         assert!(
-            write(&schema, std::slice::from_ref(&slice), encoding) == write(&schema, std::slice::from_ref(&alone), encoding),
+            write(&schema, std::slice::from_ref(&slice), encoding)
+                == write(&schema, std::slice::from_ref(&alone), encoding),
             "{text}"
         );
     }
