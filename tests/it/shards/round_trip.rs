@@ -48,7 +48,8 @@ fn a_slice_is_written_as_if_it_were_built_alone() {
         let encoding = encoding(text);
         let schema = all.schema();
         assert!(
-            write(&schema, std::slice::from_ref(&slice), encoding) == write(&schema, &[alone.clone()], encoding),
+            write(&schema, std::slice::from_ref(&slice), encoding)
+                == write(&schema, std::slice::from_ref(&alone), encoding),
             "{text}"
         );
     }
@@ -87,7 +88,7 @@ fn without_a_codec_arrow_arrays_lie_in_the_parts_bytes() {
     let mut columns = keys(9);
     columns.extend(tensors(9));
     let chunk = batch(columns);
-    let (bytes, part) = write(&chunk.schema(), &[chunk.clone()], encoding);
+    let (bytes, part) = write(&chunk.schema(), std::slice::from_ref(&chunk), encoding);
     let bytes = Buffer::from(bytes.as_slice());
     let range = bytes.as_ptr_range();
     let reader = PartReader::open(bytes.clone(), &part, chunk.schema(), encoding).unwrap();
