@@ -119,7 +119,8 @@ fn time_is_bounded() {
     ] {
         let started = std::time::Instant::now();
         let _ = Node::read(&part.repeat((1 << 20) / part.len()), "t.yaml");
-        eprintln!("{part:?} {:?}", started.elapsed());
+        // A tenth of a second each, were the machine idle; what grows with the square takes hours.
+        assert!(started.elapsed().as_secs() < 60, "{part:?}");
     }
 }
 
