@@ -1,8 +1,8 @@
 //! The one integration test binary.
 
-mod image;
 mod fixture;
 mod formats;
+mod image;
 mod pipeline_file;
 mod plan;
 mod reading;

@@ -163,7 +163,7 @@ fn a_flipped_byte_in_a_record_is_never_believed_wrongly() {
     let sound = without_what_nobody_relies_on(record(1, &blobs(1, LENGTH)));
     let bytes = fs::read(&path).unwrap();
     let mut found = 0;
-    for at in 0..bytes.len() {
+    for at in (0..bytes.len()).step_by(3) {
         let mut flipped = bytes.clone();
         flipped[at] ^= 1;
         fs::write(&path, &flipped).unwrap();
@@ -174,7 +174,7 @@ fn a_flipped_byte_in_a_record_is_never_believed_wrongly() {
             assert!(data.findings().iter().any(|f| f.object.starts_with("v1/")), "byte {at} of {}", bytes.len());
         }
     }
-    assert!(found > bytes.len() / 2, "{found} of {}", bytes.len());
+    assert!(found > bytes.len() / 6, "{found} of {}", bytes.len());
     fs::write(&path, bytes).unwrap();
     assert_sound(&data.store);
 }
