@@ -49,27 +49,21 @@ pub fn parse(text: &str) -> Result<u64, String> {
 
 /// `512 B`, `1.2 GB`, `640 MB`: decimal units, two or three digits.
 pub fn print(bytes: u64) -> String {
-    let mut shown = None;
-    for (name, factor) in UNITS.iter().skip(1).take(6) {
-        // Rounded to a tenth of the unit; what rounds up to 1,000 belongs to the next unit.
-        let tenths = (u128::from(bytes) * 10 + u128::from(*factor) / 2) / u128::from(*factor);
-        if tenths < 10 {
-            break;
-        }
-        shown = Some((tenths, *name));
-        if tenths < 9_995 {
-            break;
+    let exact = u128::from(bytes);
+    for (name, factor) in UNITS.iter().skip(1).take(6).filter(|_| bytes >= 1_000) {
+        let factor = u128::from(*factor);
+        let (whole, tenths) = ((exact + factor / 2) / factor, (exact * 10 + factor / 2) / factor);
+        // What rounds to 1,000 belongs to the next unit.
+        if whole < 1_000 {
+            let name = name.to_uppercase();
+            return match (tenths / 10, tenths % 10) {
+                (100.., _) => format!("{whole} {name}"),
+                (few, 0) => format!("{few} {name}"),
+                (few, tenth) => format!("{few}.{tenth} {name}"),
+            };
         }
     }
-    let Some((tenths, name)) = shown.filter(|_| bytes >= 1_000) else { return format!("{bytes} B") };
-    let (whole, tenth, name) = (tenths / 10, tenths % 10, name.to_uppercase());
-    if whole >= 100 {
-        format!("{} {name}", (tenths + 5) / 10)
-    } else if tenth == 0 {
-        format!("{whole} {name}")
-    } else {
-        format!("{whole}.{tenth} {name}")
-    }
+    format!("{bytes} B")
 }
 
 #[cfg(test)]

@@ -119,7 +119,8 @@ fn time_is_bounded() {
     ] {
         let started = std::time::Instant::now();
         let _ = Node::read(&part.repeat((1 << 20) / part.len()), "t.yaml");
-        eprintln!("{part:?} {:?}", started.elapsed());
+        // A tenth of a second each, were the machine idle; what grows with the square takes hours.
+        assert!(started.elapsed().as_secs() < 60, "{part:?}");
     }
 }
 
@@ -262,9 +263,10 @@ fn the_nearest_name_is_a_slip_of_the_keyboard() {
 fn names_have_one_rule() {
     let long = "x".repeat(100);
     let longer = "x".repeat(101);
+    let pattern = regex::Regex::new(NAME).unwrap();
     for name in ["a", "A-1_b.c", "-", "_.", &long, "", ".a", "..", "a/b", "a b", "é", "a\n", &longer] {
         let valid = name_problem(name).is_none();
-        assert_eq!(regex::Regex::new(NAME).unwrap().is_match(name), valid, "{name:?}");
+        assert_eq!(pattern.is_match(name), valid, "{name:?}");
         assert_eq!(name.parse::<PipelineName>().is_ok(), valid, "{name:?}");
     }
 }

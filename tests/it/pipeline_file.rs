@@ -45,7 +45,7 @@ fn refused(text: &str) -> String {
         Ok(_) => panic!("accepted: {text}"),
         Err(error) => {
             assert_eq!(error.kind(), Kind::Invalid);
-            error.message().strip_prefix("dir/photos.yaml:").expect(error.message()).to_owned()
+            error.message().strip_prefix("dir/photos.yaml:").unwrap_or_else(|| panic!("{}", error.message())).to_owned()
         }
     }
 }

@@ -74,6 +74,7 @@ fn the_schema_accepts_what_is_valid() {
         assert!(read(text).is_ok(), "{text}");
         assert!(accepts(&schema, text), "{text}");
     }
+    assert!(accepts(&generated(), PHOTOS));
 }
 
 #[test]
