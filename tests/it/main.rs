@@ -1,14 +1,12 @@
 //! The one integration test binary.
 
-mod image;
 mod fixture;
 mod formats;
+mod image;
 mod pipeline_file;
+mod plan;
 mod reading;
 mod shards;
-mod store;
-mod plan;
-mod formats;
-mod pipeline_file;
 mod sources;
+mod store;
 mod structure;

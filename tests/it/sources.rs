@@ -25,7 +25,7 @@ struct Place {
 
 impl Place {
     fn new(kind: SourceKind, pattern: &str) -> Place {
-        let span = Span { file: "p.yaml".into(), line: 2, column: 3 };
+        let span = Span { file: "p.yaml".into(), line: 2, column: 3, field: "".into() };
         let spec = pipeline::Source {
             kind,
             span,

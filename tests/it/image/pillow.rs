@@ -55,7 +55,7 @@ fn make_jpegs(directory: &Path) {
             std::fs::write(directory.join(format!("{name}-{progressive}.jpg")), file).unwrap();
         }
     }
-    let mut write = |name: &str, picture: &Image<Vec<u8>>, set: &dyn Fn(&mut Compressor)| {
+    let write = |name: &str, picture: &Image<Vec<u8>>, set: &dyn Fn(&mut Compressor)| {
         let mut compressor = Compressor::new().unwrap();
         set(&mut compressor);
         std::fs::write(directory.join(name), compressor.compress_to_vec(picture.as_deref()).unwrap()).unwrap();
