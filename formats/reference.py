@@ -13,56 +13,9 @@ import struct
 import sys
 from pathlib import Path
 
+from blake3_reference import blake3
+
 HERE = Path(__file__).parent
-MASK32 = (1 << 32) - 1
-
-
-# BLAKE3, as its paper specifies it.
-
-IV = [0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19]
-PERMUTATION = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8]
-COLUMNS = [(0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)]
-DIAGONALS = [(0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14)]
-CHUNK_START, CHUNK_END, PARENT, ROOT = 1, 2, 4, 8
-
-
-def compress(chain, block, counter, length, flags):
-    state = chain + IV[:4] + [counter & MASK32, counter >> 32, length, flags]
-    words = list(struct.unpack("<16I", block.ljust(64, b"\0")))
-
-    def mix(a, b, c, d, word, turn, other):
-        state[a] = (state[a] + state[b] + word) & MASK32
-        state[d] = rotate(state[d] ^ state[a], turn)
-        state[c] = (state[c] + state[d]) & MASK32
-        state[b] = rotate(state[b] ^ state[c], other)
-
-    for _ in range(7):
-        for at, quarter in enumerate(COLUMNS + DIAGONALS):
-            mix(*quarter, words[2 * at], 16, 12)
-            mix(*quarter, words[2 * at + 1], 8, 7)
-        words = [words[at] for at in PERMUTATION]
-    return [a ^ b for a, b in zip(state[:8], state[8:])]
-
-
-def rotate(word, bits):
-    return (word >> bits | word << (32 - bits)) & MASK32
-
-
-def subtree(data, first_chunk, root):
-    if len(data) <= 1024:
-        chain, blocks = IV, [data[at : at + 64] for at in range(0, len(data), 64)] or [b""]
-        for at, block in enumerate(blocks):
-            last = at == len(blocks) - 1
-            flags = CHUNK_START * (at == 0) | CHUNK_END * last | root * last
-            chain = compress(chain, block, first_chunk, len(block), flags)
-        return chain
-    left = 1 << ((len(data) - 1) // 1024).bit_length() - 1
-    words = subtree(data[: left * 1024], first_chunk, 0) + subtree(data[left * 1024 :], first_chunk + left, 0)
-    return compress(IV, struct.pack("<16I", *words), 0, 64, PARENT | root)
-
-
-def blake3(data):
-    return struct.pack("<8I", *subtree(data, 0, ROOT)).hex()
 
 
 # canonical.md

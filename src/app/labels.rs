@@ -4,6 +4,11 @@ use crate::spec::node::{Key, Node, Value};
 use crate::spec::pipeline::{Pipeline, Step};
 use std::collections::BTreeMap;
 
+/// Columns that `label.index` steps read.
+pub fn columns(pipeline: &Pipeline) -> Vec<String> {
+    steps(pipeline).filter_map(column).collect()
+}
+
 /// Columns of `label.index` steps whose classes are `auto`.
 pub fn auto_columns(pipeline: &Pipeline) -> Vec<String> {
     let mut columns: Vec<String> = Vec::new();

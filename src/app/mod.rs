@@ -3,7 +3,9 @@
 //! (`init`), class names (`labels`, `classes`).
 
 pub mod catalog;
+pub mod check;
 pub mod classes;
+pub mod explain;
 pub mod export;
 pub mod init;
 pub mod labels;

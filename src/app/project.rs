@@ -3,8 +3,8 @@
 use crate::app::{classes, labels};
 use crate::engine::dataset::{Dataset, Split};
 use crate::error::{Error, Result};
-use crate::format::table::Entries;
 use crate::format::head::{PipelineHead, RecipeHead, SnapshotHead, StageHead, TableRef};
+use crate::format::table::Entries;
 use crate::format::{VERSION, canonical, schema};
 use crate::id::Digest;
 use crate::plan::chain::{Chain, Named};

@@ -99,15 +99,9 @@ fn unknown(name: &str, chains: &[Chain]) -> Error {
 }
 
 fn cannot_store(chain: &Chain, index: usize) -> Error {
-    let last = &chain.stages[chain.last_deterministic()].name;
-    let first_random = &chain.stages[chain.last_deterministic() + 1].name;
-    let name = &chain.stages[index].name;
-    let reason = if name == first_random {
-        format!("{name} is a random step: it differs every epoch")
-    } else {
-        format!("{name} comes after the random step {first_random}")
-    };
-    Error::invalid(format!("stage {name:?} can't be stored: {reason}. The last stage that can be is {last:?}"))
+    let (name, last) = (&chain.stages[index].name, &chain.stages[chain.last_deterministic()].name);
+    let reason = cut::unstorable(chain, index).unwrap_or_default();
+    Error::invalid(format!("stage {name:?} can't be stored: it {reason}. The last stage that can be is {last:?}"))
 }
 
 #[cfg(test)]

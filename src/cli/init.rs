@@ -32,9 +32,10 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         let file = std::fs::OpenOptions::new().write(true).create_new(true).open(&draft.file);
         let written = file.and_then(|mut f| f.write_all(draft.text.as_bytes()));
         written.map_err(|e| match e.kind() {
-            std::io::ErrorKind::AlreadyExists => {
-                Error::conflict(format!("{} is there already and is left as it is; remove it, or use --print", draft.file.display()))
-            }
+            std::io::ErrorKind::AlreadyExists => Error::conflict(format!(
+                "{} is there already and is left as it is; remove it, or use --print",
+                draft.file.display()
+            )),
             _ => Error::io(format!("cannot write {}", draft.file.display()), e),
         })?;
     }
@@ -49,7 +50,8 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     });
     context.out.result(document, || {
         let mut text = String::new();
-        let files: Vec<String> = survey.counts.iter().map(|(kind, n)| count(*n, &format!("{} file", kind.name()))).collect();
+        let files: Vec<String> =
+            survey.counts.iter().map(|(kind, n)| count(*n, &format!("{} file", kind.name()))).collect();
         let _ = writeln!(
             text,
             "found {}; {} to read, {} at the median",

@@ -1,7 +1,9 @@
 //! Level 10: the command line: arguments and printing only; one file per command. Results go to standard output, as text or
 //! (`--json`) as one JSON document; progress, notes and errors go to standard error.
 
+mod check;
 mod completions;
+mod explain;
 mod export;
 mod files;
 mod init;
@@ -62,12 +64,14 @@ pub struct Common {
 #[derive(Subcommand)]
 enum Command {
     Init(init::Arguments),
+    Check(check::Arguments),
     Snapshot(snapshot::Arguments),
     Materialize(materialize::Arguments),
     Read(read::Arguments),
     Ls(ls::Arguments),
     Show(show::Arguments),
     Files(files::Arguments),
+    Explain(explain::Arguments),
     Export(export::Arguments),
     Verify(verify::Arguments),
     Completions(completions::Arguments),
@@ -100,11 +104,13 @@ pub fn main() -> ExitCode {
     let context = Context { common: cli.common, out, stop };
     let result = match cli.command {
         Command::Init(arguments) => init::run(arguments, &context),
+        Command::Check(arguments) => check::run(arguments, &context),
         Command::Snapshot(arguments) => snapshot::run(arguments, &context),
         Command::Materialize(arguments) => materialize::run(arguments, &context),
         Command::Read(arguments) => read::run(arguments, &context),
         Command::Ls(arguments) => ls::run(arguments, &context),
         Command::Show(arguments) => show::run(arguments, &context),
+        Command::Explain(arguments) => explain::run(arguments, &context),
         Command::Files(arguments) => files::run(arguments, &context),
         Command::Export(arguments) => export::run(arguments, &context),
         Command::Verify(arguments) => verify::run(arguments, &context),

@@ -6,22 +6,21 @@ use crate::engine::input;
 use crate::engine::pool::Pool;
 use crate::engine::rows::Rows;
 use crate::engine::stored::StoredShard;
-use crate::engine::tree::Tree;
 use crate::error::{Error, Result};
-use crate::format::ROW;
 use crate::format::record::Record;
 use crate::format::table::OrderRow;
-use crate::plan::chain::Chain;
+use crate::format::{KEY, ROW};
+use crate::plan::chain::{Chain, Counting};
 use crate::plan::key;
 use crate::plan::snapshot::Snapshot;
 use crate::source::Source;
-use arrow::array::AsArray;
-use arrow::datatypes::{Schema, UInt32Type};
+use arrow::array::{Array, ArrayRef, AsArray, LargeStringArray, RecordBatch, new_null_array};
+use arrow::datatypes::{FieldRef, Schema, SchemaRef, UInt32Type};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The order table of a split: as stored, else from the snapshot, from the records of its last deterministic stage, or,
-/// where `count` says so, by running the steps.
+/// The order table of a split: as stored, else from the snapshot's keys, from the records of its last deterministic stage,
+/// or, where there is a `pool` to do it on, by running the steps that counts depend on. `None`: it would have to be counted.
 pub fn order(
     dataset: &Dataset,
     snapshot: &Arc<Snapshot>,
@@ -34,32 +33,28 @@ pub fn order(
     if let Some((_, rows)) = dataset.store.order(stage.recipe, snapshot.id)? {
         return Ok(Some(rows));
     }
-    let rows = match one_to_one(chain, snapshot) {
-        Some(rows) => rows,
-        None => {
-            let whole = records.filter(|r| r.len() == snapshot.partitions());
-            let mut rows = Vec::with_capacity(snapshot.partitions());
-            for partition in 0..snapshot.partitions() {
-                rows.push(match (whole.and_then(|r| r.get(&partition)), pool) {
-                    (Some(record), _) => {
-                        let shard = StoredShard::open(&dataset.store, record.clone(), &stage.schema)?;
-                        from_shard(&shard, &stage.schema, partition)?
-                    }
-                    (None, Some(pool)) => {
-                        let source = dataset.source.as_ref().ok_or_else(|| {
-                            Error::invalid(
-                                "this split's rows were never counted and there is no source to count them from",
-                            )
-                        })?;
-                        by_running(pool, source, snapshot, chain, partition)?
-                    }
-                    (None, None) => return Ok(None),
-                });
-            }
-            rows
-        }
-    };
-    Ok(Some(rows))
+    let partitions = 0..snapshot.partitions();
+    if stage.one_to_one {
+        let row = |p: usize| OrderRow { partition: p as u32, rows: snapshot.source_rows(p), row_map: None };
+        return Ok(Some(partitions.map(row).collect()));
+    }
+    let counting = chain.counting();
+    let source = dataset.source.as_ref();
+    if let Some(source) = source.filter(|s| !counting.source && s.entries_are_samples()) {
+        return partitions.map(|p| by_keys(source, snapshot, chain, &counting, p)).collect::<Result<_>>().map(Some);
+    }
+    if let Some(records) = records.filter(|r| r.len() == snapshot.partitions()) {
+        let row = |(partition, record): (&usize, &Record)| {
+            let shard = StoredShard::open(&dataset.store, record.clone(), &stage.schema)?;
+            from_shard(&shard, &stage.schema, *partition)
+        };
+        return records.iter().map(row).collect::<Result<_>>().map(Some);
+    }
+    let Some(pool) = pool else { return Ok(None) };
+    let source = source.ok_or_else(|| {
+        Error::invalid("this split's rows were never counted and there is no source to count them from; run `forebay materialize` where the source is")
+    })?;
+    partitions.map(|p| by_running(pool, source, snapshot, chain, &counting, p)).collect::<Result<_>>().map(Some)
 }
 
 /// Publishes an order table.
@@ -69,16 +64,7 @@ pub fn publish_order(dataset: &Dataset, snapshot: &Snapshot, split: &Split, rows
     dataset.store.put_order(recipe, snapshot.id, order, rows).map(|_| ())
 }
 
-/// The rows of the order table where they follow from the snapshot alone; `None` where steps must be run or stored shards read.
-fn one_to_one(chain: &Chain, snapshot: &Snapshot) -> Option<Vec<OrderRow>> {
-    chain.stages[chain.last_deterministic()].one_to_one.then(|| {
-        (0..snapshot.partitions())
-            .map(|p| OrderRow { partition: p as u32, rows: snapshot.source_rows(p), row_map: None })
-            .collect()
-    })
-}
-
-/// The order table of one partition from the last deterministic stage's shard, by its `_row` column.
+/// From the last deterministic stage's shard, by its `_row` column.
 fn from_shard(shard: &StoredShard, schema: &Schema, partition: usize) -> Result<OrderRow> {
     let column = schema.index_of(ROW)?;
     let mut map = Vec::new();
@@ -87,27 +73,63 @@ fn from_shard(shard: &StoredShard, schema: &Schema, partition: usize) -> Result<
         let rows = batch.column_by_name(ROW).and_then(|c| c.as_primitive_opt::<UInt32Type>());
         map.extend_from_slice(rows.ok_or_else(|| Error::corrupt(format!("a shard without {ROW}")))?.values());
     }
-    Ok(OrderRow { partition: partition as u32, rows: map.len() as u64, row_map: Some(map) })
+    Ok(mapped(partition, map))
 }
 
-/// The order table of one partition by running the chain from the source up to its last deterministic stage.
+/// From the entries' keys alone, where counts depend on nothing else.
+fn by_keys(
+    source: &Source,
+    snapshot: &Snapshot,
+    chain: &Chain,
+    counting: &Counting,
+    partition: usize,
+) -> Result<OrderRow> {
+    let keys = snapshot.partition(partition).iter().map(|e| e.key.as_str());
+    let keys: ArrayRef = Arc::new(LargeStringArray::from_iter_values(keys));
+    let only_keys = RecordBatch::try_from_iter([(KEY, keys)])?;
+    let rows = Rows::from_source(conform(&only_keys, &source.schema()?)?, 0)?;
+    Ok(mapped(partition, counted(chain, counting, rows)?))
+}
+
+/// By reading the source and running the steps that counts depend on.
 fn by_running(
     pool: &Pool,
     source: &Arc<Source>,
     snapshot: &Arc<Snapshot>,
     chain: &Chain,
+    counting: &Counting,
     partition: usize,
 ) -> Result<OrderRow> {
-    let target = chain.stages[chain.last_deterministic()].recipe;
-    let tree = Arc::new(Tree::new(std::slice::from_ref(chain), chain.stages[0].recipe, &[target])?);
+    let (chain, counting) = (chain.clone(), counting.clone());
+    let run = move |piece: Result<input::Piece>| counted(&chain, &counting, piece?.read()?);
     let mut map = Vec::new();
-    let run = move |piece: Result<input::Piece>| {
-        let mut source_rows = Vec::new();
-        tree.run(piece?.read()?, 0, 0, &mut |_, rows: Rows| source_rows.extend_from_slice(rows.source.values()))?;
-        Ok(source_rows)
-    };
     for rows in pool.map(input::from_source(source, snapshot, partition)?, 2 * pool.threads(), run) {
         map.extend(rows?);
     }
-    Ok(OrderRow { partition: partition as u32, rows: map.len() as u64, row_map: Some(map) })
+    Ok(mapped(partition, map))
+}
+
+fn mapped(partition: usize, map: Vec<u32>) -> OrderRow {
+    OrderRow { partition: partition as u32, rows: map.len() as u64, row_map: Some(map) }
+}
+
+/// The source rows of what comes out of the steps that counts depend on; the others are left out, and nulls stand in
+/// for what they would have written.
+fn counted(chain: &Chain, counting: &Counting, mut rows: Rows) -> Result<Vec<u32>> {
+    for &index in &counting.stages {
+        let before = &chain.stages[index - 1];
+        let schema = before.step.as_ref().map_or(&before.schema, |s| s.output_schema());
+        rows.batch = conform(&rows.batch, schema)?;
+        rows = rows.apply(&chain.stages[index], chain.context(index, 0, 0))?;
+    }
+    Ok(rows.source.values().to_vec())
+}
+
+/// The columns of a schema, by name and type; nulls where the batch has none.
+fn conform(batch: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let column = |field: &FieldRef| match batch.column_by_name(field.name()) {
+        Some(column) if column.data_type() == field.data_type() => column.clone(),
+        _ => new_null_array(field.data_type(), batch.num_rows()),
+    };
+    Ok(RecordBatch::try_new(schema.clone(), schema.fields().iter().map(column).collect())?)
 }

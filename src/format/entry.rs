@@ -33,7 +33,8 @@ pub enum Range {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Relative to the source root, unique in the snapshot; `_key` of its samples begins with it.
+    /// Relative to the source root, unique in the snapshot; the `_key` of its one sample, or of its first row where rows are
+    /// numbered (`<file>#<row>`). `Source::locate` leads from a `_key` to its entry.
     pub key: String,
     /// The file that holds the entry, relative to the source root, where that isn't the key.
     pub file: Option<String>,

@@ -1,6 +1,7 @@
 //! Where a chain may be cut, and which stored stage is nearest. Used by writer and reader alike.
 
 use crate::format::encoding::{Codec, Container, Encoding};
+use crate::format::shard::tensor::{FIXED_SHAPE, VARIABLE_SHAPE};
 use crate::plan::chain::{Chain, Stage};
 use crate::step::Purity;
 use arrow::datatypes::DataType;
@@ -29,7 +30,7 @@ pub fn default_stage(chains: &[Chain]) -> (usize, String) {
         _ if chosen == last => format!("the last deterministic stage{splits}"),
         _ => {
             let left_out: Vec<&str> = first.stages[chosen + 1..common].iter().map(|s| s.name.as_str()).collect();
-            format!("the last deterministic stage{splits}, less {}, which only casts or scales", left_out.join(" and "))
+            format!("the last deterministic stage{splits}, less what only casts or scales ({})", left_out.join(", "))
         }
     };
     if let Some(next) = first.stages.get(common) {
@@ -62,19 +63,14 @@ fn describe(stage: &Stage) -> Option<String> {
 /// `arrow`+none for stages with tensors; `parquet`+zstd:3 otherwise, parquet+none where the bytes are mostly encoded already.
 pub fn default_encoding(chain: &Chain, stage: usize) -> Encoding {
     let fields = || chain.stages.get(stage).into_iter().flat_map(|stage| stage.schema.fields());
-    let tensors = || {
-        fields().any(|field| {
-            matches!(field.extension_type_name(), Some("arrow.fixed_shape_tensor" | "arrow.variable_shape_tensor"))
-        })
-    };
+    let tensor = |name| matches!(name, Some(FIXED_SHAPE | VARIABLE_SHAPE));
+    if fields().any(|field| tensor(field.extension_type_name())) {
+        return Encoding { container: Container::Arrow, codec: Codec::None };
+    }
     // Binary values are files or what an encoder made: images, audio, archives.
-    let encoded = || fields().any(|field| matches!(field.data_type(), DataType::Binary | DataType::LargeBinary));
-    let (container, codec) = match () {
-        _ if tensors() => (Container::Arrow, Codec::None),
-        _ if encoded() => (Container::Parquet, Codec::None),
-        _ => (Container::Parquet, Codec::Zstd(3)),
-    };
-    Encoding { container, codec }
+    let encoded = fields().any(|field| matches!(field.data_type(), DataType::Binary | DataType::LargeBinary));
+    let codec = if encoded { Codec::None } else { Codec::Zstd(3) };
+    Encoding { container: Container::Parquet, codec }
 }
 
 /// What is stored of one partition: (stage index, encoding).

@@ -2,7 +2,7 @@
 //! identity and its number; only the columns wanted are read, once the file is known to be the one that was listed.
 
 use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Range};
+use crate::format::entry::{Entry, Identity, Range};
 use crate::id::Digest;
 use crate::source::batch::{assemble, bounded, chosen, key_text, keys_from, own, position, schema_of};
 use crate::source::ipc::IpcFile;
@@ -182,7 +182,7 @@ impl Columnar {
     /// The rows of entries, in order.
     pub fn read(self: Arc<Self>, schema: SchemaRef, entries: Vec<Entry>) -> Batches {
         let mut entries = entries.into_iter();
-        let mut current: Option<(String, Arc<Opened>, Arc<Container>)> = None;
+        let mut current: Option<Current> = None;
         let mut group: Option<Group> = None;
         let mut ready: VecDeque<RecordBatch> = VecDeque::new();
         let mut failed = false;
@@ -205,15 +205,22 @@ impl Columnar {
                     }
                     let Some(entry) = entries.next() else { return Ok(None) };
                     let file = file_of(&entry);
-                    if current.as_ref().is_none_or(|(open, _, _)| open != file) {
-                        let opened = self.root.open(file)?;
-                        self.root.trust(&opened, &entry.identity)?;
-                        let container = Container::open(&opened, self.parquet)?;
-                        current = Some((file.to_owned(), Arc::new(opened), Arc::new(container)));
-                    }
-                    let Some((_, opened, container)) = &current else { return Ok(None) };
-                    self.root.trust(opened, &entry.identity)?;
-                    group = Some(Group::open(&self, &schema, &entry, opened.clone(), container)?);
+                    let open = current.as_ref().filter(|c| c.file == file && c.trusted == entry.identity);
+                    let open = match open {
+                        Some(open) => open,
+                        None => {
+                            let opened = self.root.open(file)?;
+                            self.root.trust(&opened, &entry.identity)?;
+                            let container = Container::open(&opened, self.parquet)?;
+                            current.insert(Current {
+                                file: file.to_owned(),
+                                trusted: entry.identity.clone(),
+                                opened: Arc::new(opened),
+                                container,
+                            })
+                        }
+                    };
+                    group = Some(Group::open(&self, &schema, &entry, open.opened.clone(), &open.container)?);
                 }
             };
             if failed {
@@ -224,6 +231,14 @@ impl Columnar {
             next
         }))
     }
+}
+
+/// The file that is being read, known to be what `trusted` stands for.
+struct Current {
+    file: String,
+    trusted: Identity,
+    opened: Arc<Opened>,
+    container: Container,
 }
 
 /// A row group that is being read.

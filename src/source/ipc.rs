@@ -47,7 +47,14 @@ impl IpcFile {
         if head.starts_with(b"FEA1") {
             return Err(bad(0, "Feather version 1, which has to be written again as version 2,"));
         }
-        let mut at = if known == 8 && head.starts_with(FILE_MAGIC) { 8 } else { 0 };
+        let mut at = 0;
+        if head[..known].starts_with(FILE_MAGIC) {
+            // Writers fill up to 8 bytes, or to 64.
+            at = 8;
+            let mut filling = [0; 56];
+            let known = file.read_at(&mut filling, at).map_err(io)?;
+            at += filling[..known].iter().take_while(|&&b| b == 0).count() as u64 / 8 * 8;
+        }
         let (mut schema_message, mut dictionaries, mut batches) = (None, Vec::new(), Vec::new());
         while at < bytes {
             let start = at;
@@ -74,7 +81,15 @@ impl IpcFile {
             at += length;
             let message = root_as_message(&metadata).map_err(|_| bad(start, "no valid message"))?;
             let body = u64::try_from(message.bodyLength()).ok().filter(|body| *body <= bytes - at);
-            at += body.ok_or_else(|| bad(start, "a message body that is longer than the file"))?;
+            let body = body.ok_or_else(|| bad(start, "a message body that is longer than the file"))?;
+            at += body;
+            let data = match message.header_type() {
+                MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|d| d.data()),
+                _ => message.header_as_record_batch(),
+            };
+            if data.is_some_and(|data| !within(data, body)) {
+                return Err(bad(start, "a buffer that is not within its message"));
+            }
             match message.header_type() {
                 MessageHeader::Schema if schema_message.is_none() => schema_message = Some((start, at)),
                 MessageHeader::DictionaryBatch => dictionaries.push((start, at)),
@@ -110,6 +125,16 @@ impl IpcFile {
         let read = guarded(key, || StreamReader::try_new(segments, Some(roots.to_vec()))?.next().transpose())?;
         read.ok_or_else(|| Error::invalid(format!("{key}: record batch {group} can't be read; is it damaged?")))
     }
+}
+
+/// Whether every buffer of a batch lies within its body, which the decoder believes.
+fn within(batch: arrow::ipc::RecordBatch, body: u64) -> bool {
+    batch.buffers().is_none_or(|buffers| {
+        buffers.iter().all(|buffer| {
+            let end = buffer.offset().checked_add(buffer.length());
+            buffer.offset() >= 0 && buffer.length() >= 0 && end.is_some_and(|end| end as u64 <= body)
+        })
+    })
 }
 
 /// Pieces of a file, one after the other.

@@ -113,7 +113,7 @@ impl Source {
                 let table = table::Table::new(root, columns, key, &spec.load, spec.missing).map_err(placed)?;
                 Reader::Table(Arc::new(table))
             }
-            SourceKind::Tar => Reader::WebDataset(Arc::new(webdataset::WebDataset { root, columns })),
+            SourceKind::Tar => Reader::WebDataset(Arc::new(webdataset::WebDataset::new(root, columns))),
             kind @ (SourceKind::Parquet | SourceKind::Arrow) => {
                 let parquet = kind == SourceKind::Parquet;
                 Reader::Columnar(Arc::new(columnar::Columnar { root, parquet, columns, key }))

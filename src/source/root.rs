@@ -236,7 +236,7 @@ impl Root {
         options: &ListOptions,
         index: impl Fn(&Opened, &Meter) -> Result<Vec<Part>> + Sync,
     ) -> Result<(Vec<Scanned>, u64)> {
-        let source = format!("{}\0{:?}\0{reader}", self.path.display(), self.mode);
+        let source = format!("{}\0{:?}\0{:?}\0{reader}", self.path.display(), self.patterns.written, self.mode);
         let cache = Cache::open(options.cache.as_deref(), &source);
         let meter = Meter::new(options);
         let hashed = AtomicU64::new(0);

@@ -122,7 +122,7 @@ impl<R: Input> Tar<R> {
             // Links, devices and pipes have no data, whatever their size says.
             let data = if matches!(kind, b'2' | b'3' | b'4' | b'5' | b'6') { 0 } else { bytes };
             self.data = data;
-            self.padding = data.next_multiple_of(BLOCK as u64).checked_sub(data).unwrap_or(0);
+            self.padding = data.next_multiple_of(BLOCK as u64) - data;
             let regular = matches!(kind, 0 | b'0' | b'7') && !name.ends_with('/');
             if regular {
                 let end = self.at.checked_add(data).and_then(|end| end.checked_add(self.padding));

@@ -22,7 +22,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 use std::io::{BufReader, Read, Seek};
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Columns and types are found in so many samples of the first archive.
 const SAMPLE: usize = 100;
@@ -31,8 +31,9 @@ const INTEGERS: [&str; 7] = ["cls", "cls2", "class", "count", "index", "inx", "i
 
 #[derive(Debug)]
 pub(super) struct WebDataset {
-    pub root: Root,
-    pub columns: Option<Vec<String>>,
+    root: Root,
+    columns: Option<Vec<String>>,
+    plain: OnceLock<bool>,
 }
 
 /// A column: the first of these that a sample has.
@@ -147,9 +148,14 @@ impl Grouper {
 }
 
 impl WebDataset {
+    pub fn new(root: Root, columns: Option<Vec<String>>) -> Self {
+        WebDataset { root, columns, plain: OnceLock::new() }
+    }
+
     /// Whether every archive is plain.
     pub fn plain(&self) -> bool {
-        self.root.walk().is_ok_and(|found| !found.iter().any(|f| is_compressed(&f.key)))
+        let look = || self.root.walk().is_ok_and(|found| !found.iter().any(|f| is_compressed(&f.key)));
+        *self.plain.get_or_init(look)
     }
 
     fn specs(&self) -> Option<Vec<Column>> {

@@ -7,7 +7,7 @@ use crate::spec::source;
 use serde_json::{Map, Value, json};
 
 /// A name of a pipeline, split or stage: the rule of `fields::name_problem`.
-const NAME: &str = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$";
+pub(super) const NAME: &str = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$";
 
 impl Pipeline {
     /// JSON Schema, draft 2020-12. `steps`: name, summary and schema of the parameters of each step that can be named.

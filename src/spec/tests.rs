@@ -1,6 +1,9 @@
 //! Tests of nodes and of typed settings read from them.
 
+use crate::format::name::PipelineName;
+use crate::spec::fields::name_problem;
 use crate::spec::node::{Node, Value, nearest};
+use crate::spec::schema::NAME;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -105,6 +108,19 @@ fn depth_and_nodes_are_bounded() {
     assert!(refused(&format!("[{}]", "1,".repeat(300_000))).contains("at most 200000 values"));
     assert!(refused(&" ".repeat(5 << 20)).contains("bytes of YAML"));
     assert!(refused(&format!("{}: 1", "k".repeat(300))).contains("a name of at most 256 bytes"));
+}
+
+/// A megabyte of what costs a scanner most: whatever becomes of it, soon.
+#[test]
+fn time_is_bounded() {
+    for part in [
+        "[", "{", "- ", "? ", "a: ", "a\n", "'", "\"", "\\", "#", "!", "&", "*", "|\n", ">\n", "\n", "\t", "{a: ",
+        "[a, ", ": ", "%", ",", "é",
+    ] {
+        let started = std::time::Instant::now();
+        let _ = Node::read(&part.repeat((1 << 20) / part.len()), "t.yaml");
+        eprintln!("{part:?} {:?}", started.elapsed());
+    }
 }
 
 #[derive(Debug, Deserialize, PartialEq)]
@@ -239,5 +255,16 @@ fn the_nearest_name_is_a_slip_of_the_keyboard() {
         ("", None),
     ] {
         assert_eq!(nearest(name, names.into_iter()), expected, "{name}");
+    }
+}
+
+#[test]
+fn names_have_one_rule() {
+    let long = "x".repeat(100);
+    let longer = "x".repeat(101);
+    for name in ["a", "A-1_b.c", "-", "_.", &long, "", ".a", "..", "a/b", "a b", "é", "a\n", &longer] {
+        let valid = name_problem(name).is_none();
+        assert_eq!(regex::Regex::new(NAME).unwrap().is_match(name), valid, "{name:?}");
+        assert_eq!(name.parse::<PipelineName>().is_ok(), valid, "{name:?}");
     }
 }

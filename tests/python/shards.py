@@ -63,9 +63,12 @@ def check_tensors(found, want, what):
         assert value.tobytes().hex() == expected["bytes"], (what, row)
 
 
-def check_kinds(table, container, what):
+def check_kinds(table, path, container, what):
     for name, (kind, values) in KINDS.items():
         column = table[name]
+        # Parquet has no seconds.
+        if container == "parquet":
+            kind = {"second": pa.timestamp("ms"), "clock": pa.time32("ms")}.get(name, kind)
         if kind is not None:
             assert column.type == kind, (what, name, column.type)
         assert column.to_pylist() == values, (what, name, column.to_pylist())
@@ -83,7 +86,7 @@ def check_kinds(table, container, what):
     else:
         assert table["image"].type == pa.large_binary(), what
         assert table["ragged_shape"].type.value_type == pa.int32(), what
-        tensors = json.loads(table.schema.metadata[b"forebay.tensors"])
+        tensors = json.loads(pq.read_metadata(path).metadata[b"forebay.tensors"])
         assert tensors["image"] == {"dtype": "uint8", "shape": [4, 5, 3]}, tensors
         assert tensors["ragged"] == {"dtype": "int16", "shape": [None, None, 3], "shapes": "ragged_shape"}, tensors
 
@@ -110,11 +113,9 @@ def main():
         if container == "arrow":
             table = pa.ipc.open_file(pa.memory_map(case["kinds"])).read_all()
         else:
-            # Without the key-value metadata the file's own types are right too.
-            assert pq.ParquetFile(case["kinds"]).schema.names[0] == "_key"
             table = pq.read_table(case["kinds"])
         table.validate(full=True)
-        check_kinds(table, container, encoding)
+        check_kinds(table, case["kinds"], container, encoding)
         checked += 1
     print(f"ok: {checked} checks")
 

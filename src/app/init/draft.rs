@@ -130,7 +130,7 @@ fn steps(out: &mut String, main: Kind, survey: &Survey) {
 }
 
 fn splits(out: &mut String, main: Kind, survey: &Survey) {
-    let train = "[ image.random_crop: { size: [224, 224] }, image.random_flip: {} ]";
+    let train = "[ image.random_crop: { size: [224, 224] }, image.random_flip ]";
     let other = "[ image.center_crop: { size: [224, 224] } ]";
     let (train, other) = match image(main, survey) {
         Some(_) => (format!(", steps: {train}"), format!(", steps: {other}")),

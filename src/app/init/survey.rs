@@ -346,8 +346,9 @@ fn tar_extensions(file: &Path) -> Option<Vec<String>> {
         let Some((_, extension)) = path.file_name().and_then(|n| n.to_str()).and_then(|n| n.split_once('.')) else {
             continue;
         };
-        if entry.header().entry_type().is_file() && !found.iter().any(|f| f == extension) {
-            found.push(extension.to_owned());
+        let extension = extension.to_ascii_lowercase();
+        if entry.header().entry_type().is_file() && !found.contains(&extension) {
+            found.push(extension);
         }
     }
     (!found.is_empty()).then_some(found)

@@ -81,7 +81,28 @@ fn a_folder_of_class_directories() {
 fn the_draft_as_people_see_it() {
     let (_dir, root) = folder("photos", &[("cat/1.jpg", b"abc"), ("dog/3.jpg", b"abc")]);
     let draft = init(&root).unwrap();
-    insta::assert_snapshot!(draft.text.replace(root.to_str().unwrap(), "./photos"), @"");
+    insta::assert_snapshot!(draft.text.replace(root.to_str().unwrap(), "./photos"), @r##"
+    # A starter pipeline for 2 image files.
+    name: photos
+
+    source:
+      files: ./photos/**/*.jpg
+      fields: { label: "{parent}" }    # the directory's name: cat and 1 more
+
+    # Steps run in order; each one's output is a stage that can be stored.
+    steps:
+      - image.decode    # to HWC uint8, turned as EXIF says
+      - image.resize: { shorter_side: 256 }
+      - label.index: { column: label, classes: auto }    # found once and written to classes.txt
+
+    # Splits share every stage above. The hash of a key never changes, so neither does its split.
+    splits:
+      train: { where: "hash(key) % 20 != 0", steps: [ image.random_crop: { size: [224, 224] }, image.random_flip ] }
+      val:   { where: "hash(key) % 20 == 0", steps: [ image.center_crop: { size: [224, 224] } ], shuffle: false }
+
+    # Where stages are stored; `--store` and FOREBAY_STORE win.
+    store: ./.forebay
+    "##);
 }
 
 #[test]

@@ -29,8 +29,8 @@ use storage::Storage;
 pub const CHUNK_BYTES: usize = 8 << 20;
 /// A part is closed at the first chunk that reaches this size, so that a large shard spans several blobs.
 pub const PART_BYTES: u64 = 128 << 20;
-/// A chunk of more decoded bytes (one huge row) is neither written nor read.
-pub const MAX_CHUNK_BYTES: u64 = 2 << 30;
+/// A chunk of more decoded bytes (one huge row) is neither written nor read: Parquet's pages end at 2^31.
+pub const MAX_CHUNK_BYTES: u64 = 2_000_000_000;
 /// Digesting in larger pieces is faster.
 const WRITE_BUFFER: usize = 256 << 10;
 

@@ -8,7 +8,8 @@ use crate::format::encoding::Container;
 use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, Int32Array, LargeBinaryArray, RecordBatch};
 use arrow::array::{ArrayData, FixedSizeListArray, RecordBatchOptions, make_array};
 use arrow::buffer::{Buffer, MutableBuffer, OffsetBuffer};
-use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int32Type, Schema, SchemaRef};
+use arrow::compute::CastOptions;
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Int32Type, Schema, SchemaRef, TimeUnit};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,8 +32,8 @@ struct Column {
 #[derive(Debug)]
 enum Form {
     Same,
-    /// Stored as `DataType`, the stage's type without dictionaries.
-    Unpacked(DataType),
+    /// Stored as values of another type.
+    Cast(DataType),
     Fixed {
         dtype: DType,
         shape: Vec<usize>,
@@ -63,13 +64,13 @@ impl Storage {
                     Form::Variable { dtype, ndim }
                 }
                 _ => {
-                    let data_type = without_dictionaries(field.data_type());
+                    let data_type = stored_type(field.data_type(), container);
                     if data_type == *field.data_type() {
                         fields.push(field.clone());
                         Form::Same
                     } else {
                         fields.push(Arc::new(field.as_ref().clone().with_data_type(data_type.clone())));
-                        Form::Unpacked(data_type)
+                        Form::Cast(data_type)
                     }
                 }
             };
@@ -121,7 +122,7 @@ impl Storage {
         for (array, column) in batch.columns().iter().zip(&self.columns) {
             match &column.form {
                 Form::Same => stored.push(array.clone()),
-                Form::Unpacked(data_type) => stored.push(arrow::compute::cast(array, data_type)?),
+                Form::Cast(data_type) => stored.push(cast(array, data_type)?),
                 // The normal form has no null elements under null rows.
                 Form::Fixed { dtype, .. } => {
                     let array = normal::column(array, None)?;
@@ -144,7 +145,7 @@ impl Storage {
         let name = field.name();
         match (&column.form, stored) {
             (Form::Same, [array]) => Ok(array.clone()),
-            (Form::Unpacked(_), [array]) => Ok(arrow::compute::cast(array, field.data_type())?),
+            (Form::Cast(_), [array]) => cast(array, field.data_type()),
             (Form::Fixed { dtype, shape }, [values]) => {
                 let values = values.as_binary_opt::<i64>().ok_or_else(|| not_stored_so(name))?;
                 let values = binary_to_fixed(name, field, values, *dtype, shape)?;
@@ -194,20 +195,30 @@ fn storable(column: &str, data_type: &DataType) -> Result<()> {
     }
 }
 
-fn without_dictionaries(data_type: &DataType) -> DataType {
+/// Dictionaries are stored as their values; Parquet, which counts no seconds, has milliseconds instead.
+fn stored_type(data_type: &DataType, container: Container) -> DataType {
     use DataType::*;
     let inner = |field: &FieldRef| -> FieldRef {
-        Arc::new(field.as_ref().clone().with_data_type(without_dictionaries(field.data_type())))
+        Arc::new(field.as_ref().clone().with_data_type(stored_type(field.data_type(), container)))
     };
-    match data_type {
-        Dictionary(_, values) => without_dictionaries(values),
-        List(item) => List(inner(item)),
-        LargeList(item) => LargeList(inner(item)),
-        FixedSizeList(item, size) => FixedSizeList(inner(item), *size),
-        Map(entries, sorted) => Map(inner(entries), *sorted),
-        Struct(fields) => Struct(fields.iter().map(inner).collect::<Fields>()),
-        other => other.clone(),
+    match (data_type, container) {
+        (Dictionary(_, values), _) => stored_type(values, container),
+        (List(item), _) => List(inner(item)),
+        (LargeList(item), _) => LargeList(inner(item)),
+        (FixedSizeList(item, size), _) => FixedSizeList(inner(item), *size),
+        (Map(entries, sorted), _) => Map(inner(entries), *sorted),
+        (Struct(fields), _) => Struct(fields.iter().map(inner).collect::<Fields>()),
+        (Timestamp(TimeUnit::Second, zone), Container::Parquet) => Timestamp(TimeUnit::Millisecond, zone.clone()),
+        (Time32(TimeUnit::Second), Container::Parquet) => Time32(TimeUnit::Millisecond),
+        (other, _) => other.clone(),
     }
+}
+
+/// Every value or an error: a plain cast makes nulls of what doesn't fit.
+fn cast(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+    let options = CastOptions { safe: false, ..Default::default() };
+    arrow::compute::cast_with_options(array, data_type, &options)
+        .map_err(|error| Error::invalid(format!("values can't be stored as {data_type}")).caused_by(error))
 }
 
 /// The one buffer of an array of numbers, from its first element on.

@@ -171,7 +171,7 @@ fn damage_never_panics() {
             assert!(decode(&buffer(bytes[..end].to_vec())).is_err(), "cut at {end}");
         }
         for at in 0..bytes.len() {
-            for change in [1, 2, 4, 8, 16, 32, 64, 128, 255] {
+            for change in [1, 128, 255] {
                 let mut changed = bytes.clone();
                 changed[at] ^= change;
                 let _ = decode(&buffer(changed));

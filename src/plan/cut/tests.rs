@@ -39,7 +39,7 @@ fn default_stages() {
     check(
         &[chain([decode(), resize(), normalize(), cast()])],
         2,
-        "the last deterministic stage, less normalize and cast, which only casts or scales",
+        "the last deterministic stage, less what only casts or scales (normalize, cast)",
     );
     check(
         &[chain([crop()])],

@@ -134,19 +134,21 @@ impl Draws {
     }
 }
 
-/// Of a mean with which buckets of eight bits stand at the limit, so that many split and merge.
+// Sizes of about a megabyte: some sixty entries in a partition, so that edits often meet a split.
+
+/// Of a mean with which buckets of eleven bits stand at the limit.
 fn uniform(draws: &mut Draws) -> u64 {
-    20_000 + draws.next() % 300_000
+    200_000 + draws.next() % 2_340_000
 }
 
 fn lognormal(draws: &mut Draws) -> u64 {
     let normal: f64 = (0..12).map(|_| draws.unit()).sum::<f64>() - 6.0;
-    (60_000.0 * normal.exp()) as u64
+    (600_000.0 * normal.exp()) as u64
 }
 
 /// Pareto with a tail index of 1.1: single entries far beyond a partition.
 fn heavy_tailed(draws: &mut Draws) -> u64 {
-    (10_000.0 / (1.0 - draws.unit()).powf(1.0 / 1.1)) as u64
+    (250_000.0 / (1.0 - draws.unit()).powf(1.0 / 1.1)) as u64
 }
 
 /// Entries by the first bits of their hash: a bucket so large that it always splits, so that each can be recomputed alone.
@@ -155,7 +157,7 @@ struct Dataset {
     next_id: usize,
 }
 
-const TOP_BITS: u32 = 5;
+const TOP_BITS: u32 = 8;
 
 impl Dataset {
     fn new(entries: usize, sizes: fn(&mut Draws) -> u64, draws: &mut Draws) -> Self {
@@ -247,11 +249,11 @@ fn an_edit_stays_local_by_key() {
         out
     };
     let draws = &mut Draws(5);
-    let mut keys: Vec<u64> = (0..20_000).map(|_| draws.next() >> 20).collect();
+    let mut keys: Vec<u64> = (0..4000).map(|_| draws.next() >> 20).collect();
     keys.sort();
     let mut before = cut(&keys);
     let mut histogram = [0; 8];
-    for edit in 0..1000 {
+    for edit in 0..500 {
         let key = draws.next() >> 20;
         let place = keys.partition_point(|k| *k < key).min(keys.len() - 1);
         if edit % 2 == 0 {
@@ -265,5 +267,5 @@ fn an_edit_stays_local_by_key() {
         before = after;
     }
     println!("by key: {} partitions; edits by partitions touched: {histogram:?}", before.partitions());
-    assert!(histogram[3..].iter().sum::<u32>() <= 10, "{histogram:?}");
+    assert!(histogram[3..].iter().sum::<u32>() <= 5, "{histogram:?}");
 }

@@ -15,8 +15,9 @@ use crate::format::encoding::{Container, Encoding};
 use crate::format::head::{ManifestHead, OrderHead, PipelineHead, RecipeHead, Report, SnapshotHead, TableRef};
 use crate::format::name::{self, Name};
 use crate::format::record::{Part, Record};
-use crate::format::table::ShardRow;
-use crate::id::{Digest, RecipeKey, ShardKey};
+use crate::format::table::{Entries, ShardRow};
+use crate::id::{Digest, RecipeKey, ShardKey, SnapshotId};
+use crate::plan::key::snapshot_id;
 use part::State;
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -254,7 +255,9 @@ impl Verifier<'_> {
                 if let Some(head) = self.read::<SnapshotHead>(name, &mut outcome)? {
                     // Kept: the next `snapshot` publishes the table again.
                     let entries = self.store.entries(&head);
-                    self.table(name, &head.table, entries, false, &mut outcome)?;
+                    if let Some(entries) = self.table(name, &head.table, entries, false, &mut outcome)? {
+                        self.snapshot(name, head.snapshot, &entries, &mut outcome)?;
+                    }
                 }
             }
             Name::Order { recipe, snapshot } => {
@@ -300,6 +303,20 @@ impl Verifier<'_> {
         let repaired = if derived && error.kind() != Kind::Invalid { self.remove(name)? } else { None };
         outcome.findings.push(Finding { object, expected, found: error.chain(), repaired });
         Ok(None)
+    }
+
+    /// A snapshot's id is the digest of its entries.
+    fn snapshot(&self, name: &Name, id: SnapshotId, entries: &Entries, outcome: &mut Outcome) -> Result<()> {
+        let found = snapshot_id(entries);
+        if found != id {
+            outcome.findings.push(Finding {
+                object: name.to_string(),
+                expected: format!("a table of entries whose id is {id}"),
+                found: format!("one whose id is {found}"),
+                repaired: self.remove(name)?,
+            });
+        }
+        Ok(())
     }
 
     fn manifest(

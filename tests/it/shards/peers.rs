@@ -89,6 +89,22 @@ fn peers_read_every_encoding() {
 }
 
 #[test]
+fn the_specification_has_the_lines_that_are_printed() {
+    let specification = include_str!("../../../formats/shard.md");
+    let image = tensor::fixed_field("image", DType::U8, &[256, 256, 3]).unwrap();
+    let crop = tensor::variable_field("crop", DType::U8, &[None, None, Some(3)]).unwrap();
+    for container in [Container::Arrow, Container::Parquet] {
+        for consumer in [Consumer::PyArrow, Consumer::Polars, Consumer::DuckDb] {
+            for field in [&image, &crop] {
+                if let Some(hint) = decode_hint(field, container, consumer).unwrap() {
+                    assert!(specification.contains(&format!("`{hint}`")), "formats/shard.md lacks {hint}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn duckdb_reads_no_arrow_files() {
     let field = tensor::fixed_field("x", DType::U8, &[2]).unwrap();
     assert_eq!(decode_hint(&field, Container::Arrow, Consumer::DuckDb).unwrap(), None);

@@ -195,7 +195,10 @@ fn hostile_archives_are_refused_by_name() {
     check(odd(|h| h.as_old_mut().size = [0xff; 12]), &["size that is no number"]);
     check(odd(|h| h.as_old_mut().size = *b"99999999999\0"), &["size that is no number"]);
     check(vec![7; 4096], &["is no tar header"]);
-    check(archive(&[("a.jpg", b"1"), ("b.jpg", b"2"), ("a.cls", b"3")]), &["\"a\"", "next to each other", "--sort=name"]);
+    check(
+        archive(&[("a.jpg", b"1"), ("b.jpg", b"2"), ("a.cls", b"3")]),
+        &["\"a\"", "next to each other", "--sort=name"],
+    );
     check(archive(&[("a.jpg", b"1"), ("a.jpg", b"2")]), &["\"a\"", "two members .jpg"]);
     check([archive(&[("a.jpg", b"1")]), archive(&[("b.jpg", b"1")])].concat(), &["behind the end", "joined"]);
 }

@@ -98,8 +98,14 @@ fn a_swapped_file_is_a_conflict_even_for_partial_reads() {
 #[test]
 fn types_are_carried_as_large_and_dictionaries_unpacked() {
     let dictionary: DictionaryArray<Int32Type> = [Some("x"), None, Some("y"), Some("x")].into_iter().collect();
-    let lists = ListArray::from_iter_primitive::<Float32Type, _, _>([Some(vec![Some(1.0), None]), None, Some(vec![]), Some(vec![Some(2.0)])]);
-    let fields = vec![Arc::new(Field::new("s", DataType::Utf8, true)), Arc::new(Field::new("t", DataType::Binary, true))];
+    let lists = ListArray::from_iter_primitive::<Float32Type, _, _>([
+        Some(vec![Some(1.0), None]),
+        None,
+        Some(vec![]),
+        Some(vec![Some(2.0)]),
+    ]);
+    let fields =
+        vec![Arc::new(Field::new("s", DataType::Utf8, true)), Arc::new(Field::new("t", DataType::Binary, true))];
     let nested = StructArray::new(
         fields.into(),
         vec![
@@ -109,8 +115,10 @@ fn types_are_carried_as_large_and_dictionaries_unpacked() {
         None,
     );
     let times = TimestampMicrosecondArray::from(vec![Some(1), None, Some(3), Some(4)]).with_timezone("+01:00");
-    let decimals = Decimal128Array::from(vec![Some(1), None, Some(-3), Some(4)]).with_precision_and_scale(20, 2).unwrap();
-    let tensor = FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>((0..4).map(|i| Some(vec![Some(i as f32); 6])), 6);
+    let decimals =
+        Decimal128Array::from(vec![Some(1), None, Some(-3), Some(4)]).with_precision_and_scale(20, 2).unwrap();
+    let tensor =
+        FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>((0..4).map(|i| Some(vec![Some(i as f32); 6])), 6);
     let metadata = HashMap::from([
         ("ARROW:extension:name".to_owned(), "arrow.fixed_shape_tensor".to_owned()),
         ("ARROW:extension:metadata".to_owned(), "{\"shape\":[2,3]}".to_owned()),
@@ -123,7 +131,10 @@ fn types_are_carried_as_large_and_dictionaries_unpacked() {
         (Field::new("ts", times.data_type().clone(), true), Arc::new(times)),
         (Field::new("dec", decimals.data_type().clone(), true), Arc::new(decimals)),
         (Field::new("x", tensor.data_type().clone(), false).with_metadata(metadata), Arc::new(tensor)),
-        (Field::new("v", DataType::Utf8View, true), Arc::new(StringViewArray::from(vec![Some("p"), None, Some("q"), None]))),
+        (
+            Field::new("v", DataType::Utf8View, true),
+            Arc::new(StringViewArray::from(vec![Some("p"), None, Some("q"), None])),
+        ),
     ];
     let (fields, arrays): (Vec<_>, Vec<_>) = columns.into_iter().unzip();
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();
@@ -151,7 +162,8 @@ fn types_are_carried_as_large_and_dictionaries_unpacked() {
 
 fn dataset() -> RecordBatch {
     let info = r#"{"info": {"features": {"image": {"_type": "Image"}, "label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}}"#;
-    let fields = vec![Arc::new(Field::new("bytes", DataType::Binary, true)), Arc::new(Field::new("path", DataType::Utf8, true))];
+    let fields =
+        vec![Arc::new(Field::new("bytes", DataType::Binary, true)), Arc::new(Field::new("path", DataType::Utf8, true))];
     let image = StructArray::new(
         fields.into(),
         vec![
@@ -187,9 +199,14 @@ fn hugging_face_folders_just_work() {
     check(&saved, "data-00000-of-00001.arrow");
     // Older writers keep the features beside the data only.
     let bare = dataset();
-    let bare = RecordBatch::try_new(Arc::new(bare.schema().as_ref().clone().with_metadata(HashMap::new())), bare.columns().to_vec()).unwrap();
+    let bare = RecordBatch::try_new(
+        Arc::new(bare.schema().as_ref().clone().with_metadata(HashMap::new())),
+        bare.columns().to_vec(),
+    )
+    .unwrap();
     saved.write("set/data-00000-of-00001.arrow", stream(&[bare]));
-    saved.write("set/dataset_info.json", r#"{"features": {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}"#);
+    saved
+        .write("set/dataset_info.json", r#"{"features": {"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}}"#);
     check(&saved, "data-00000-of-00001.arrow");
     let hub = Place::new(SourceKind::Parquet, "set");
     hub.write("set/data/train-00000-of-00001.parquet", parquet(&dataset(), 100));

@@ -65,7 +65,9 @@ fn rows_that_do_not_fit_fail_alone() {
     assert!(reasons[2].as_ref().unwrap().contains("column \"id\": expected Int64, found 2.5"), "{reasons:?}");
     assert!(reasons[4].as_ref().unwrap().contains("not an object"), "{reasons:?}");
     let place = Place::new(SourceKind::Csv, "*.csv");
-    place.write("a.csv", b"id,n,zip\n1,2.5,01234\n2,,x\n").write("b.csv", b"zip,id,n\nq,7\n99,oops,1\n\xe9,1,1\n\"\"\"q\"\"\",3,4\n");
+    place
+        .write("a.csv", b"id,n,zip\n1,2.5,01234\n2,,x\n")
+        .write("b.csv", b"zip,id,n\nq,7\n99,oops,1\n\xe9,1,1\n\"\"\"q\"\"\",3,4\n");
     let batch = place.rows();
     assert_eq!(integers(&batch, "id"), [Some(1), Some(2), None, None, None, Some(3)]);
     assert_eq!(text(&batch, "zip"), [Some("01234".into()), Some("x".into()), None, None, None, Some("\"q\"".into())]);
@@ -122,7 +124,10 @@ fn keyed_rows_are_entries_of_their_own() {
         }
         place.append(name, row(2).as_bytes());
         assert_says(&place.list_error(), &["\"2\" stands twice", "row 3", "row 5"]);
-        place.write(name, header.to_owned() + if kind == SourceKind::Csv { ",x\n" } else { "{\"id\": null}\n" });
+        place.write(
+            name,
+            header.to_owned() + if kind == SourceKind::Csv { ",x\n" } else { "{\"id\": null, \"text\": 1}\n" },
+        );
         assert_says(&place.list_error(), &["row 0", "no value in the key column \"id\""]);
     }
 }

@@ -12,6 +12,7 @@ use forebay::format::record::{Chunk, Part, Record, Span};
 use forebay::format::schema;
 use forebay::format::table::{Entries, OrderRow, ShardRow};
 use forebay::id::{Digest, OrderId, RecipeKey, ShardKey, SnapshotId};
+use forebay::plan::key::snapshot_id;
 use forebay::store::verify::{Options, Verified, verify};
 use forebay::store::{Store, shard_row};
 use serde_json::json;
@@ -58,8 +59,9 @@ pub fn shard(number: u64) -> ShardKey {
     ShardKey::from_bytes(id(number))
 }
 
-pub fn snapshot(number: u64) -> SnapshotId {
-    SnapshotId::from_bytes(id(number))
+/// The id of the snapshot of `count` entries.
+pub fn snapshot(count: u64) -> SnapshotId {
+    snapshot_id(&entries(count))
 }
 
 /// Two chunks, each of a head and two columns, and a footer, with a gap before each head and a column of no bytes.
@@ -131,7 +133,7 @@ pub fn entries(count: u64) -> Entries {
     Entries { entries: (0..count).map(entry).collect(), carried: None }
 }
 
-/// A snapshot with `count` entries, each a partition; so is its id.
+/// The head of the snapshot of `count` entries, each a partition.
 pub fn snapshot_head(count: u64, listed_ms: i64) -> SnapshotHead {
     SnapshotHead {
         version: 1,

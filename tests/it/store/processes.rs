@@ -1,6 +1,8 @@
 //! Several processes on one store, and processes that are killed: this test binary runs itself again as the writer.
 
 use super::data::*;
+use forebay::error::Kind;
+use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -8,8 +10,8 @@ use std::time::Duration;
 
 /// Set for the writer: the store's directory.
 const DIRECTORY: &str = "FOREBAY_TEST_STORE";
-const SHARDS: u64 = 60;
-const LENGTH: usize = 30_000;
+const SHARDS: u64 = 40;
+const LENGTH: usize = 10_000;
 
 /// Not a test but the writer, when it is told where: a dataset that grows snapshot by snapshot, going on where another
 /// stopped.
@@ -22,9 +24,44 @@ fn writer() {
     }
 }
 
+/// As `writer`: one that may open few files, and has opened them all.
+#[test]
+fn writer_with_too_many_files() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    let store = open(Path::new(&directory));
+    put_dataset(&store, 2, LENGTH).unwrap();
+    let before = files(Path::new(&directory));
+    let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.current = Some(40);
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+    let mut held: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    for error in [
+        store.spool().map(drop).unwrap_err(),
+        put_shard(&store, 5, LENGTH).unwrap_err(),
+        store.record(recipe(), encoding(), shard(0)).unwrap_err(),
+        store.snapshots("photos").unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
+        assert!(error.chain().contains("raise its limit (ulimit -n)"), "{error:?}");
+    }
+    held.clear();
+    assert_eq!(files(Path::new(&directory)), before);
+    put_shard(&store, 5, LENGTH).unwrap();
+}
+
+#[test]
+fn too_many_open_files_is_an_error_that_says_what_to_raise() {
+    let keep = tempfile::tempdir().unwrap();
+    assert!(run("writer_with_too_many_files", &keep.path().join("store")).wait().unwrap().success());
+}
+
 fn start(directory: &Path) -> Child {
+    run("writer", directory)
+}
+
+fn run(test: &str, directory: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["store::processes::writer", "--exact", "--quiet"])
+        .args([&format!("store::processes::{test}"), "--exact", "--quiet"])
         .env(DIRECTORY, directory)
         .stdout(Stdio::null())
         .spawn()

@@ -25,7 +25,7 @@ pub fn decode_hint(field: &Field, container: Container, consumer: Consumer) -> R
     let sql = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     let open = match (container, consumer) {
         (Container::Arrow, Consumer::PyArrow) => "pa.ipc.open_file(path).read_all()",
-        (Container::Arrow, Consumer::Polars) => "pl.read_ipc(path, memory_map=False)",
+        (Container::Arrow, Consumer::Polars) => "pl.read_ipc(path)",
         (Container::Parquet, Consumer::PyArrow) => "pq.ParquetFile(path).read()",
         (Container::Parquet, Consumer::Polars) => "pl.read_parquet(path)",
         (Container::Parquet, Consumer::DuckDb) => "duckdb",

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, LargeStringArray, LargeStringBuilder, PrimitiveArray,
 };
+use arrow::buffer::NullBuffer;
 use arrow::compute;
 use arrow::datatypes::{
     ArrowPrimitiveType, DataType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
@@ -277,15 +278,23 @@ impl Job<'_> {
         show: &dyn Fn(usize) -> String,
         failed: &mut Vec<(usize, String)>,
     ) -> ArrayRef {
+        let nulls = array.logical_nulls();
         let mut values = vec![T::Native::default(); array.len()];
-        self.each(array, show, failed, |index| match (values.get_mut(index), convert(index)) {
-            (Some(place), Some(value)) => {
-                *place = value;
-                true
+        self.each(array, show, failed, &mut |elements| {
+            let bad =
+                first_bad(elements.clone(), nulls.as_ref(), |index| match (values.get_mut(index), convert(index)) {
+                    (Some(place), Some(value)) => {
+                        *place = value;
+                        true
+                    }
+                    _ => false,
+                });
+            if let (Some(_), Some(row)) = (bad, values.get_mut(elements)) {
+                row.fill(T::Native::default());
             }
-            _ => false,
+            bad
         });
-        Arc::new(PrimitiveArray::<T>::new(values.into(), array.logical_nulls()))
+        Arc::new(PrimitiveArray::<T>::new(values.into(), nulls))
     }
 
     fn bools(
@@ -295,37 +304,47 @@ impl Job<'_> {
         show: &dyn Fn(usize) -> String,
         failed: &mut Vec<(usize, String)>,
     ) -> ArrayRef {
+        let nulls = array.logical_nulls();
         let mut values = BooleanBufferBuilder::new(array.len());
         values.append_n(array.len(), false);
-        self.each(array, show, failed, |index| match convert(index) {
-            Some(value) => {
-                values.set_bit(index, value);
-                true
-            }
-            None => false,
+        self.each(array, show, failed, &mut |elements| {
+            first_bad(elements, nulls.as_ref(), |index| match convert(index) {
+                Some(value) => {
+                    values.set_bit(index, value);
+                    true
+                }
+                None => false,
+            })
         });
-        Arc::new(BooleanArray::new(values.finish(), array.logical_nulls()))
+        Arc::new(BooleanArray::new(values.finish(), nulls))
     }
 
-    /// Calls `convert` for each element that is there, row by row, until one of the row fails.
+    /// Calls `convert` for the elements of each row that is there; it returns the first that fails.
     fn each(
         &self,
         array: &dyn Array,
         show: &dyn Fn(usize) -> String,
         failed: &mut Vec<(usize, String)>,
-        mut convert: impl FnMut(usize) -> bool,
+        convert: &mut dyn FnMut(Range<usize>) -> Option<usize>,
     ) {
-        let nulls = array.logical_nulls();
         for row in (0..self.rows).filter(|row| !(self.skip)(*row)) {
-            let mut elements = (self.span)(row).take_while(|index| *index < array.len());
-            let bad = match &nulls {
-                None => elements.find(|index| !convert(*index)),
-                Some(nulls) => elements.find(|index| nulls.is_valid(*index) && !convert(*index)),
-            };
-            if let Some(index) = bad {
+            let elements = (self.span)(row);
+            let elements = elements.start.min(array.len())..elements.end.min(array.len());
+            if let Some(index) = convert(elements) {
                 failed.push((row, format!("{} is no {}", show(index), self.target)));
             }
         }
+    }
+}
+
+fn first_bad(
+    mut elements: Range<usize>,
+    nulls: Option<&NullBuffer>,
+    mut convert: impl FnMut(usize) -> bool,
+) -> Option<usize> {
+    match nulls {
+        None => elements.find(|index| !convert(*index)),
+        Some(nulls) => elements.find(|index| nulls.is_valid(*index) && !convert(*index)),
     }
 }
 
