@@ -3,6 +3,7 @@
 
 mod container;
 mod convert;
+mod convolve;
 pub mod crop;
 pub mod decode;
 pub mod encode;
