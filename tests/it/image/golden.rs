@@ -33,7 +33,9 @@ const STEPS: [(&str, &str); 22] = [
 /// Of a row's dimensions (int32, little-endian) and bytes.
 fn digest(hasher: &mut blake3::Hasher, outcome: &Outcome) {
     let (shape, bytes) = outcome.as_ref().unwrap().as_ref().unwrap();
-    shape.iter().for_each(|side| drop(hasher.update(&side.to_le_bytes())));
+    for side in shape {
+        hasher.update(&side.to_le_bytes());
+    }
     hasher.update(bytes);
 }
 

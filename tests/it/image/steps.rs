@@ -142,8 +142,8 @@ fn image_and_mask_share_one_draw() {
         }
     }
     let unequal = batch(vec![
-        fixed("image", DType::U8, [9, 10, 3], &[colours.clone()]),
-        fixed("mask", DType::U8, [10, 9, 1], &[classes.clone()]),
+        fixed("image", DType::U8, [9, 10, 3], std::slice::from_ref(&colours)),
+        fixed("mask", DType::U8, [10, 9, 1], std::slice::from_ref(&classes)),
     ]);
     let output = apply("image.random_crop", "{column: [image, mask], size: 4}", &unequal);
     let reason = outcomes(&output, "mask").remove(0).unwrap_err();
@@ -184,7 +184,7 @@ fn pads_at_the_edges() {
 #[test]
 fn normalize_scales_first() {
     let pixels = vec![0, 51, 255, 10, 128, 200];
-    let input = batch(vec![fixed("image", DType::U8, [1, 2, 3], &[pixels.clone()])]);
+    let input = batch(vec![fixed("image", DType::U8, [1, 2, 3], std::slice::from_ref(&pixels))]);
     let params = "{mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}";
     let (shape, bytes) = single(&apply("image.normalize", params, &input), "image");
     assert_eq!(shape, [1, 2, 3]);
@@ -211,7 +211,7 @@ fn normalize_scales_first() {
 #[test]
 fn encoded_images_decode_again() {
     let pixels = noise(13 * 17 * 3);
-    let input = batch(vec![fixed("image", DType::U8, [13, 17, 3], &[pixels.clone()])]);
+    let input = batch(vec![fixed("image", DType::U8, [13, 17, 3], std::slice::from_ref(&pixels))]);
     for params in ["format: png", "{format: webp, lossless: true}"] {
         let decoded = apply("image.decode", "", &apply("image.encode", params, &input));
         assert_eq!(single(&decoded, "image"), (vec![13, 17, 3], pixels.clone()), "{params}");
@@ -239,7 +239,7 @@ fn columns_are_found_named_and_added() {
     let input = batch(vec![
         files("mask_png", &[b"x"]),
         files("image", &[b"x"]),
-        fixed("thumb", DType::U8, [2, 2, 3], &[photo.clone()]),
+        fixed("thumb", DType::U8, [2, 2, 3], std::slice::from_ref(&photo)),
     ]);
     let decoded = build("image.decode", "", &input).unwrap();
     assert_eq!(
