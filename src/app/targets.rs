@@ -35,6 +35,11 @@ pub fn resolve(
     };
     if stages.is_empty() {
         let (index, reason) = cut::default_stage(&chains);
+        if index == 0 {
+            return Err(Error::invalid(format!(
+                "no stage is worth storing by default: {reason}. --stage concatenated packs the source's bytes into shards"
+            )));
+        }
         add(&chains[0], index)?;
         return Ok(Targets { targets, reason: Some(reason) });
     }
