@@ -81,7 +81,7 @@ enum Command {
 pub struct Context {
     common: Common,
     out: Output,
-    /// Set by Ctrl-C and SIGTERM.
+    /// Set by Ctrl-C and SIGTERM once `stop_on_signals` was called; before that they end the process at once.
     stop: Arc<AtomicBool>,
 }
 
@@ -94,14 +94,8 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
         }
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // A second signal ends the process at once: nothing needs cleaning up. The order of registration matters.
-        let _ = signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone());
-        let _ = signal_hook::flag::register(signal, stop.clone());
-    }
     let out = Output::new(&cli.common);
-    let context = Context { common: cli.common, out, stop };
+    let context = Context { common: cli.common, out, stop: Arc::default() };
     let result = match cli.command {
         Command::Init(arguments) => init::run(arguments, &context),
         Command::Check(arguments) => check::run(arguments, &context),
@@ -129,6 +123,16 @@ pub fn main() -> ExitCode {
 impl Context {
     fn threads(&self) -> usize {
         self.common.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    /// From now on Ctrl-C and SIGTERM ask to finish what is at hand. A second one ends the process at once: nothing
+    /// needs cleaning up.
+    fn stop_on_signals(&self) {
+        for signal in [SIGINT, SIGTERM] {
+            // The order of registration matters.
+            let _ = signal_hook::flag::register_conditional_shutdown(signal, 130, self.stop.clone());
+            let _ = signal_hook::flag::register(signal, self.stop.clone());
+        }
     }
 
     /// Opens what surrounds a pipeline file and hands it to `body`.
