@@ -41,23 +41,26 @@ struct Cli {
     command: Command,
 }
 
+/// Under what the help lists the options of every command.
+const COMMON: &str = "Options of every command";
+
 /// Options of every command.
 #[derive(Args, Clone)]
 pub struct Common {
     /// Print one JSON document instead of text
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     json: bool,
     /// Print results and errors only, no progress and notes
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = COMMON)]
     quiet: bool,
     /// Say more: as each shard is stored, and every cause of an error
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = COMMON)]
     verbose: bool,
     /// Where shards are kept: a directory. Wins over the pipeline file's `store:`
-    #[arg(long, global = true, env = "FOREBAY_STORE", value_name = "STORE")]
+    #[arg(long, global = true, help_heading = COMMON, env = "FOREBAY_STORE", value_name = "STORE")]
     store: Option<String>,
     /// Threads to work with [default: as many as this process may use]
-    #[arg(long, global = true, value_name = "N")]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "N")]
     jobs: Option<usize>,
 }
 

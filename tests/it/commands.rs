@@ -164,7 +164,7 @@ fn exit_codes_say_what_to_do() {
     fails(&["ls", "nowhere.yaml"], 1, &["cannot read the pipeline file nowhere.yaml", "\n  because: "]);
     let missing = fails(&["check", "nowhere.yaml"], 1, &["`forebay init` writes one", "\n  because: "]);
     assert!(missing.starts_with("error: "), "{missing}");
-    std::fs::write(at.join("bad.yaml"), "source: { files: x }\nsteps:\n  - image.resise: 3\n").unwrap();
+    std::fs::write(at.join("bad.yaml"), "source: { files: ./photos/**/*.jpg }\nsteps:\n  - image.resise: 3\n").unwrap();
     fails(&["check", "bad.yaml"], 1, &["bad.yaml:3:", "did you mean \"image.resize\"?"]);
 
     fails(&["read", FILE, "--no-such-flag"], 2, &["--no-such-flag"]);

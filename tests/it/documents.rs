@@ -108,7 +108,8 @@ fn readme_does_what_it_says() {
 #[test]
 fn files_that_readme_names_are_there() {
     let readme = std::fs::read_to_string(Path::new(ROOT).join("README.md")).unwrap();
-    let named = readme.split('`').skip(1).step_by(2).filter(|n| n.ends_with(".md") || (n.ends_with('/') && !n.contains(':')));
+    let named =
+        readme.split('`').skip(1).step_by(2).filter(|n| n.ends_with(".md") || (n.ends_with('/') && !n.contains(':')));
     let missing: Vec<&str> = named.filter(|n| !Path::new(ROOT).join(n).exists()).collect();
     // Benches are measured, and written up, apart from the tests.
     assert!(missing.iter().all(|n| *n == "benches/README.md"), "{missing:?}");
