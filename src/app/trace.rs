@@ -27,12 +27,13 @@ pub struct Place {
 pub fn find(opened: &Opened, key: &str) -> Result<Place> {
     let entries = &opened.snapshot.entries.entries;
     let source = source(opened)?;
-    if let Some(entry) = entries.iter().position(|e| e.key == key)
-        && (source.entries_are_samples() || entries[entry].rows == 1)
-    {
+    let located = source.locate(entries, key);
+    if let Some(entry) = located.filter(|_| source.entries_are_samples()) {
         return Ok(Place { entry, row: 0 });
     }
-    for entry in (0..entries.len()).filter(|i| !source.entries_are_samples() && in_one_file(&entries[*i], key)) {
+    // Where keys alone don't tell, every entry is read.
+    let candidates = located.map_or(0..entries.len(), |entry| entry..entry + 1);
+    for entry in candidates.filter(|_| !source.entries_are_samples()) {
         let mut row = 0;
         for batch in source.read_stream(&opened.snapshot.entries, entry..entry + 1)? {
             let batch = batch?;
@@ -103,9 +104,4 @@ pub fn trace(opened: &Opened, split: &Split, place: Place, seed: u64, epoch: u64
 fn source(opened: &Opened) -> Result<&Source> {
     let source = opened.dataset.source.as_deref();
     source.ok_or_else(|| Error::invalid("tracing a sample computes it from the source; open the pipeline file"))
-}
-
-/// Whether a sample of that key can be in this entry: keys of rows begin with their file.
-fn in_one_file(entry: &crate::format::entry::Entry, key: &str) -> bool {
-    entry.file.as_deref().is_none_or(|file| key.starts_with(file))
 }

@@ -1,7 +1,7 @@
 //! A tree of steps: what several chains want of the same input, with what they share computed once.
 
 use crate::engine::rows::Rows;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::id::RecipeKey;
 use crate::plan::chain::{Chain, Stage};
 use crate::step::Context;
@@ -64,10 +64,20 @@ impl Node {
         if self.wanted {
             emit(self.stage.recipe, rows.clone());
         }
-        for child in &self.children {
-            let context = Context { seed, epoch, occurrence: child.stage.occurrence };
-            child.run(rows.apply(&child.stage, context)?, seed, epoch, emit)?;
+        self.children.iter().try_for_each(|child| child.step(&rows, seed, epoch, emit))
+    }
+
+    /// Applies the step and goes on. Output that is too large for one batch is computed in halves.
+    fn step(&self, rows: &Rows, seed: u64, epoch: u64, emit: &mut dyn FnMut(RecipeKey, Rows)) -> Result<()> {
+        let context = Context { seed, epoch, occurrence: self.stage.occurrence };
+        match rows.apply(&self.stage, context) {
+            Ok(done) => self.run(done, seed, epoch, emit),
+            Err(error) if error.kind() == Kind::Invalid && rows.len() > 1 => {
+                let half = rows.len() / 2;
+                self.step(&rows.slice(0, half), seed, epoch, emit)?;
+                self.step(&rows.slice(half, rows.len() - half), seed, epoch, emit)
+            }
+            Err(error) => Err(error),
         }
-        Ok(())
     }
 }

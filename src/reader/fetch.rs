@@ -93,22 +93,27 @@ impl Fetch {
         let end = self.chain.stages.len() - 1;
         let mut outputs = Vec::new();
         let mut at = 0;
+        let mut most = usize::MAX;
         while at < rows.len() {
             let (group, shard) = self.group(&rows[at..])?;
-            let taken = &rows[at..at + group];
+            let taken = &rows[at..at + group.min(most)];
             match self.compute(taken, shard.stage, seed, epoch, end) {
                 Ok(done) => {
                     outputs.push(done.batch);
-                    at += group;
+                    at += taken.len();
+                    most = usize::MAX;
                 }
-                Err(error)
-                    if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) && self.leave(taken, &error)? => {}
+                // Too much for one array: fewer rows at a time.
+                Err(error) if error.kind() == Kind::Invalid && taken.len() > 1 => most = taken.len() / 2,
+                Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) && self.leave(taken, &error)? => {}
                 Err(error) => return Err(error),
             }
         }
         match outputs.as_slice() {
             [one] => Ok(one.clone()),
-            many => Ok(arrow::compute::concat_batches(&self.schema(), many)?),
+            many => arrow::compute::concat_batches(&self.schema(), many).map_err(|e| {
+                Error::invalid(format!("{} rows don't fit in one batch; lower the batch size", rows.len())).caused_by(e)
+            }),
         }
     }
 
