@@ -323,7 +323,7 @@ fn samples_can_be_looked_at() {
     assert_eq!(traced[0]["key"], key);
     let stages = traced[0]["stages"].as_array().unwrap();
     let names: Vec<&str> = stages.iter().map(|s| s["stage"].as_str().unwrap()).collect();
-    assert_eq!(names, ["concatenated", "decode", "resize", "index", "split_where", "random_crop"]);
+    assert_eq!(names, ["concatenated", "decode", "resize", "index", "where", "random_crop"]);
     assert_eq!(stages[5]["rows"][0], rows[0], "what is traced is what is read");
     let saved: Vec<&str> = stages.iter().flat_map(|s| strings(&s["files"])).collect();
     assert_eq!(saved.len(), at.join("look").read_dir().unwrap().count());

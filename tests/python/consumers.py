@@ -96,7 +96,7 @@ def check_types(case):
     for path in case["files"]:
         if case["container"] == "parquet":
             schema = pq.read_schema(path)
-            tensors = json.loads(schema.metadata[b"forebay.tensors"])
+            tensors = json.loads(pq.read_metadata(path).metadata[b"forebay.tensors"])
             for name, shape in FIXED[case["stage"]].items():
                 assert schema.field(name).type == pa.large_binary(), schema
                 assert tensors[name]["shape"] == shape, tensors
