@@ -89,7 +89,8 @@ fn encoding(default: Encoding, container: Option<Container>, codec: Option<Codec
     }
 }
 
-fn unknown(name: &str, chains: &[Chain]) -> Error {
+/// The error of a name that no stage has.
+pub fn unknown(name: &str, chains: &[Chain]) -> Error {
     let mut names: Vec<&str> = Vec::new();
     for stage in chains.iter().flat_map(|c| &c.stages) {
         if !names.contains(&stage.name.as_str()) {

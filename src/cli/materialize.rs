@@ -82,6 +82,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         ask(&project, &prepared, bytes)?;
     }
 
+    context.stop_on_signals();
     let rows = prepared.plan.jobs.iter().map(|j| snapshot.source_rows(j.partition)).sum();
     let storing = progress::Storing::new(out, rows);
     let options = Options {

@@ -1,8 +1,12 @@
 //! The one integration test binary.
 
+mod commands;
+mod consumers;
+mod documents;
 mod fixture;
 mod formats;
 mod image;
+mod newcomer;
 mod pipeline_file;
 mod plan;
 mod reading;
