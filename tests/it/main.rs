@@ -2,6 +2,7 @@
 
 mod fixture;
 mod formats;
+mod fuzzing;
 mod image;
 mod pipeline_file;
 mod plan;
