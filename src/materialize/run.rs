@@ -224,7 +224,7 @@ impl Run<'_> {
         let (chain, end) = found.ok_or_else(|| Error::internal(format!("no chain has the stage {target}")))?;
         let nearest = self.known.nearest(chain, end, self.snapshot, partition, &BTreeSet::new())?;
         Ok(match nearest {
-            Some((stage, record)) => Start::Stored { stage: chain.stages[stage].clone(), record },
+            Some((stage, record)) => Start::Stored { stage: Box::new(chain.stages[stage].clone()), record },
             None => Start::Source,
         })
     }
@@ -268,7 +268,7 @@ impl Run<'_> {
 /// What a pass computes from.
 enum Start {
     Source,
-    Stored { stage: Stage, record: Record },
+    Stored { stage: Box<Stage>, record: Record },
 }
 
 impl Start {

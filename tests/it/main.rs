@@ -5,6 +5,7 @@ mod consumers;
 mod documents;
 mod fixture;
 mod formats;
+mod fuzzing;
 mod image;
 mod newcomer;
 mod pipeline_file;
