@@ -1,9 +1,13 @@
 //! The one integration test binary.
 
+mod commands;
+mod consumers;
+mod documents;
 mod fixture;
 mod formats;
 mod fuzzing;
 mod image;
+mod newcomer;
 mod pipeline_file;
 mod plan;
 mod reading;
