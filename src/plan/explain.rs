@@ -30,7 +30,7 @@ fn steps(before: &Value, after: &Value) -> Option<Difference> {
     let (Value::List(b), Value::List(a)) = (before, after) else { return walk("steps", before, after) };
     for index in 0..b.len().max(a.len()) {
         let name = |steps: &[Value]| match steps.get(index) {
-            Some(Value::Map(step)) => step.get("name").map(|n| text(n)),
+            Some(Value::Map(step)) => step.get("name").map(text),
             _ => None,
         };
         let label = name(a).or_else(|| name(b)).unwrap_or_default();
