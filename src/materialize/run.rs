@@ -72,6 +72,10 @@ pub fn run(
     plan: Plan,
     options: &Options,
 ) -> Result<Outcome> {
+    if !plan.jobs.is_empty() {
+        // A store that can't be written is one error, not one for each partition.
+        drop(dataset.store.spool()?);
+    }
     let drivers = DRIVERS.min(options.pool.threads()).min(plan.jobs.len()).max(1);
     let chains = dataset.chains();
     let run = Run {
@@ -158,7 +162,7 @@ impl Run<'_> {
                 (self.chains[0].stages[0].recipe, input::from_source(source, self.snapshot, partition)?)
             }
             Start::Stored { stage, record } => {
-                let shard = StoredShard::open(&self.dataset.store, record.clone(), &stage.schema)?;
+                let shard = StoredShard::open(&self.dataset.store, (**record).clone(), &stage.schema)?;
                 (stage.recipe, input::from_stored(Arc::new(shard)))
             }
         };
@@ -224,7 +228,9 @@ impl Run<'_> {
         let (chain, end) = found.ok_or_else(|| Error::internal(format!("no chain has the stage {target}")))?;
         let nearest = self.known.nearest(chain, end, self.snapshot, partition, &BTreeSet::new())?;
         Ok(match nearest {
-            Some((stage, record)) => Start::Stored { stage: chain.stages[stage].clone(), record },
+            Some((stage, record)) => {
+                Start::Stored { stage: Box::new(chain.stages[stage].clone()), record: Box::new(record) }
+            }
             None => Start::Source,
         })
     }
@@ -268,7 +274,7 @@ impl Run<'_> {
 /// What a pass computes from.
 enum Start {
     Source,
-    Stored { stage: Stage, record: Record },
+    Stored { stage: Box<Stage>, record: Box<Record> },
 }
 
 impl Start {
