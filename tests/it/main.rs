@@ -1,7 +1,9 @@
 //! The one integration test binary.
 
+mod crash;
 mod fixture;
 mod formats;
+mod golden;
 mod image;
 mod pipeline_file;
 mod plan;
@@ -10,3 +12,5 @@ mod shards;
 mod sources;
 mod store;
 mod structure;
+mod together;
+mod wild;
