@@ -11,9 +11,9 @@ use forebay::materialize::run::Options;
 use forebay::plan::order::batch::{Batching, Tail};
 use forebay::reader::Reader;
 use forebay::step::Context;
+use forebay::step::image::decode;
 use forebay::step::image::pixels::{Depth, Image, Shape, Window};
 use forebay::step::image::resize::{Filter, resample, shorter_side};
-use forebay::step::image::decode;
 use forebay::step::random::Stream;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,11 @@ fn main() {
     std::os::unix::fs::symlink(std::fs::canonicalize(&photos).unwrap(), directory.path().join("photos")).unwrap();
     std::fs::write(directory.path().join("bench.yaml"), PIPELINE).unwrap();
     let bench = Bench::new(directory.path());
-    println!("{} photographs, {} of JPEG, {THREADS} threads, medians of {ROUNDS} alternating rounds\n", bench.files.len(), size(bench.bytes()));
+    println!(
+        "{} photographs, {} of JPEG, {THREADS} threads, medians of {ROUNDS} alternating rounds\n",
+        bench.files.len(),
+        size(bench.bytes())
+    );
     bench.online();
     bench.materialize();
     bench.stored();
@@ -92,7 +96,9 @@ impl Bench {
         let mut epoch = 0;
         let ours = || {
             epoch += 1;
-            rate(|| reader.epoch(epoch, 0).unwrap().take(count / BATCH).map(|b| black_box(b.unwrap().rows).num_rows()).sum())
+            rate(|| {
+                reader.epoch(epoch, 0).unwrap().take(count / BATCH).map(|b| black_box(b.unwrap().rows).num_rows()).sum()
+            })
         };
         let kernels = || rate(|| self.kernels(count, true, None));
         report("online decode + resize + crop / its kernels", 0.85, ours, kernels);
@@ -100,10 +106,26 @@ impl Bench {
 
     fn materialize(&self) {
         let count = self.files.len();
-        let store = |codec| move || rate(|| { self.store(Container::Arrow, codec, THREADS); count });
-        report("materialize resize, arrow none / decode + resize", 0.75, store(Codec::None), || rate(|| self.kernels(count, false, None)));
-        report("materialize resize, arrow zstd:3 / decode + resize + zstd", 0.75, store(Codec::Zstd(3)), || rate(|| self.kernels(count, false, Some(3))));
-        report("materialize, two threads / one", 1.8, store(Codec::None), || rate(|| { self.store(Container::Arrow, Codec::None, 1); count }));
+        let store = |codec| {
+            move || {
+                rate(|| {
+                    self.store(Container::Arrow, codec, THREADS);
+                    count
+                })
+            }
+        };
+        report("materialize resize, arrow none / decode + resize", 0.75, store(Codec::None), || {
+            rate(|| self.kernels(count, false, None))
+        });
+        report("materialize resize, arrow zstd:3 / decode + resize + zstd", 0.75, store(Codec::Zstd(3)), || {
+            rate(|| self.kernels(count, false, Some(3)))
+        });
+        report("materialize, two threads / one", 1.8, store(Codec::None), || {
+            rate(|| {
+                self.store(Container::Arrow, Codec::None, 1);
+                count
+            })
+        });
     }
 
     fn stored(&self) {
@@ -111,15 +133,35 @@ impl Bench {
         self.store(Container::Arrow, Codec::None, THREADS);
         let resized = self.resized();
         println!("  (the memory buffer holds {})", size(resized.buffer.len() as u64));
-        let read = |reader: &Reader, epoch| rate(|| reader.epoch(epoch, 0).unwrap().map(|b| black_box(b.unwrap().rows).num_rows()).sum());
+        let read = |reader: &Reader, epoch| {
+            rate(|| reader.epoch(epoch, 0).unwrap().map(|b| black_box(b.unwrap().rows).num_rows()).sum())
+        };
         let reader = self.reader();
         read(&reader, 1);
         let mut epoch = 1;
-        report("stored resize (arrow none) + crop, later epochs / copying", 0.5, || { epoch += 1; read(&reader, epoch) }, || rate(|| resized.copy(count)));
-        report("stored resize (arrow none) + crop, first epoch / hashing + copying", 0.7, || read(&self.reader(), 1), || rate(|| resized.hash_and_copy(count)));
+        report(
+            "stored resize (arrow none) + crop, later epochs / copying",
+            0.5,
+            || {
+                epoch += 1;
+                read(&reader, epoch)
+            },
+            || rate(|| resized.copy(count)),
+        );
+        report(
+            "stored resize (arrow none) + crop, first epoch / hashing + copying",
+            0.7,
+            || read(&self.reader(), 1),
+            || rate(|| resized.hash_and_copy(count)),
+        );
         self.store(Container::Parquet, Codec::Zstd(3), THREADS);
         let compressed = resized.compressed(3);
-        report("stored resize (parquet zstd:3) / zstd", 0.7, || read(&self.stage_reader(), 1), || rate(|| decompress(&compressed, count)));
+        report(
+            "stored resize (parquet zstd:3) / zstd",
+            0.7,
+            || read(&self.stage_reader(), 1),
+            || rate(|| decompress(&compressed, count)),
+        );
     }
 
     /// Decodes, resizes and crops (or compresses) in a tight loop on all threads; returns the images done.
@@ -156,14 +198,23 @@ impl Bench {
             let image = Image::new(shape, Depth::Eight, &decoded).unwrap();
             let (height, width) = shorter_side(shape.height, shape.width, SIDE);
             let start = buffer.len();
-            images.push((start, resample(image, image.window(), [height, width], Filter::Bilinear, &mut buffer).unwrap()));
+            images.push((
+                start,
+                resample(image, image.window(), [height, width], Filter::Bilinear, &mut buffer).unwrap(),
+            ));
         }
         Resized { buffer, images }
     }
 
     fn surrounded<T>(&self, body: impl FnOnce(&Surroundings) -> T) -> T {
         let cache = self.file.with_file_name("cache");
-        body(&Surroundings { store: None, variables: &|_| None, cache: Some(cache), threads: THREADS, progress: &|_, _| {} })
+        body(&Surroundings {
+            store: None,
+            variables: &|_| None,
+            cache: Some(cache),
+            threads: THREADS,
+            progress: &|_, _| {},
+        })
     }
 
     /// A fresh store with the resize stage.

@@ -42,9 +42,10 @@ pub fn explain(dataset: &Dataset) -> Result<Vec<Explained>> {
     Ok(explained)
 }
 
-/// One sentence about the latest stage of a chain that is stored under another recipe only; `None` where there is none.
-pub fn near_miss(store: &Store, chain: &Chain) -> Result<Option<String>> {
-    for stage in chain.stages[1..].iter().rev().filter(|s| s.deterministic) {
+/// One sentence about the latest stage of a chain behind `served` (an index) that is stored under another recipe;
+/// `None` where there is none.
+pub fn near_miss(store: &Store, chain: &Chain, served: usize) -> Result<Option<String>> {
+    for stage in chain.stages.iter().skip(served + 1).rev().filter(|s| s.deterministic) {
         if let Some((recipe, difference)) = others(store, stage)?.into_iter().next() {
             return Ok(Some(format!(
                 "a stage {} is stored under another recipe ({}): {}; materialize again, or restore what changed",

@@ -1,6 +1,6 @@
 //! A dataset opened for reading: which snapshot, which order table, and the words that say from where it is served.
 
-use crate::app::explain::sentence;
+use crate::app::explain::{near_miss, sentence};
 use crate::app::project::{Project, Surroundings, chains, order_parameters};
 use crate::engine::count;
 use crate::engine::dataset::{Dataset, Split};
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::canonical;
 use crate::format::{head, schema};
 use crate::id::SnapshotId;
-use crate::plan::chain::Chain;
+use crate::plan::chain::{Chain, SOURCE};
 use crate::plan::explain::first_difference;
 use crate::plan::order::batch::Batching;
 use crate::plan::snapshot::Snapshot;
@@ -19,11 +19,14 @@ use crate::store::Store;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What is done about shards that are not stored at the stage that was hoped for.
+/// What is done about shards that are not stored at the stage that was hoped for: the one that was named, else any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnMissing {
+    /// They are computed, with a warning where a later stage is stored under another recipe.
     Warn,
+    /// Nothing is read.
     Error,
+    /// They are computed.
     Compute,
 }
 
@@ -111,11 +114,7 @@ pub fn from_store(url: &str, name: &str, which: Which) -> Result<Opened> {
 impl Opened {
     /// Opens a reader; the order table is counted, and stored, where it never was.
     pub fn reader(&self, reading: &Reading, pool: Pool) -> Result<Reader> {
-        let mut split = self.dataset.split(reading.split)?.clone();
-        if let Some(stage) = reading.stage {
-            let end = split.chain.stage(stage)?;
-            split.chain = Chain { stages: split.chain.stages[..=end].to_vec() };
-        }
+        let split = self.split(reading)?;
         let order = count::order(&self.dataset, &self.snapshot, &split, None, Some(&pool))?;
         let order = order.ok_or_else(|| Error::internal("no order table was counted"))?;
         // A store that can't be written keeps no order table; it is counted again next time.
@@ -130,6 +129,47 @@ impl Opened {
             prefetch: reading.prefetch,
         };
         Reader::open(&self.dataset, &split, self.snapshot.clone(), order, pool, options)
+    }
+
+    /// What to say about shards that have to be computed, given from where a reader's shards are served: a warning or
+    /// nothing, or, with `OnMissing::Error`, a `NotFound` error. `None` is `Error` where a stage is named that can be
+    /// stored, else `Warn`.
+    pub fn missing(
+        &self,
+        reading: &Reading,
+        origins: &[Origin],
+        on_missing: Option<OnMissing>,
+    ) -> Result<Option<String>> {
+        let chain = self.split(reading)?.chain;
+        let named = reading.stage.filter(|name| chain.stages.iter().any(|s| s.name == **name && s.deterministic));
+        let default = if named.is_some_and(|name| name != SOURCE) { OnMissing::Error } else { OnMissing::Warn };
+        let on_missing = on_missing.unwrap_or(default);
+        let hoped_for = |o: &&Origin| o.stage.is_some() && (named.is_none() || o.stage.as_deref() == named);
+        let shards: u64 = origins.iter().map(|o| o.shards).sum();
+        let missing = shards - origins.iter().filter(hoped_for).map(|o| o.shards).sum::<u64>();
+        if on_missing == OnMissing::Compute || (on_missing == OnMissing::Error && missing == 0) {
+            return Ok(None);
+        }
+        let served = origins.iter().filter_map(|o| chain.stages.iter().position(|s| Some(&s.name) == o.stage.as_ref()));
+        let near = near_miss(&self.dataset.store, &chain, served.max().unwrap_or(0))?;
+        if on_missing == OnMissing::Warn {
+            return Ok(near);
+        }
+        let what = named.map_or("at any stage".to_owned(), |name| format!("at stage {name}"));
+        let advice = near.unwrap_or_else(|| "run `forebay materialize` first".to_owned());
+        Err(Error::not_found(format!(
+            "{missing} of {shards} shards aren't stored {what}: {advice}, or use `--on-missing compute`"
+        )))
+    }
+
+    /// The split that is read, up to the stage that is named.
+    fn split(&self, reading: &Reading) -> Result<Split> {
+        let mut split = self.dataset.split(reading.split)?.clone();
+        if let Some(stage) = reading.stage {
+            let end = split.chain.stage(stage)?;
+            split.chain = Chain { stages: split.chain.stages[..=end].to_vec() };
+        }
+        Ok(split)
     }
 }
 

@@ -7,12 +7,14 @@ use crate::engine::count;
 use crate::error::{Error, Result};
 use crate::format::encoding::{Codec, Container};
 use crate::format::head::ManifestHead;
+use crate::format::record::Record;
 use crate::materialize::estimate::{Estimate, estimate};
 use crate::materialize::finish;
 use crate::materialize::plan::Plan;
 use crate::materialize::run::{self, Options, Outcome};
 use crate::plan::snapshot::Snapshot;
 use crate::spec::pipeline::OnError;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What to store, as asked for; what is left out comes from the pipeline file, then from the defaults.
@@ -65,11 +67,12 @@ impl Prepared {
         let Prepared { snapshot, targets, plan } = self;
         let targets = targets.targets;
         let outcome = run::run(&project.dataset, &snapshot, &targets, plan, options)?;
-        let too_many = too_many_failed(options.on_error, &outcome)?;
         let mut manifests = Vec::new();
         for (target, records) in targets.iter().zip(&outcome.records) {
-            let manifest = finish::manifest(&project.dataset, &snapshot, target, records);
-            manifests.push(if too_many { None } else { manifest? });
+            manifests.push(match acceptable(options.on_error, records) {
+                true => finish::manifest(&project.dataset, &snapshot, target, records)?,
+                false => None,
+            });
         }
         for split in &project.dataset.splits {
             let stage = &split.chain.stages[split.chain.last_deterministic()];
@@ -82,11 +85,13 @@ impl Prepared {
     }
 }
 
-/// Whether more rows failed than may be kept.
-fn too_many_failed(on_error: OnError, outcome: &Outcome) -> Result<bool> {
-    let OnError::Keep { max_errors } = on_error else { return Ok(false) };
-    let sums = outcome.records.iter().map(|r| r.values().fold((0, 0), |(f, n), r| (f + r.failed_rows, n + r.rows)));
-    Ok(sums.into_iter().any(|(failed, rows)| failed as f64 > max_errors * rows as f64))
+/// Whether no more rows of a stage failed than may be; shards that an earlier run kept count as well.
+fn acceptable(on_error: OnError, records: &BTreeMap<usize, Record>) -> bool {
+    let (failed, rows) = records.values().fold((0, 0), |(failed, rows), r| (failed + r.failed_rows, rows + r.rows));
+    match on_error {
+        OnError::Fail => failed == 0,
+        OnError::Keep { max_errors } => failed as f64 <= max_errors * rows as f64,
+    }
 }
 
 /// Refuses to begin where the disk has too little room for what would be written.

@@ -35,6 +35,11 @@ pub fn resolve(
     };
     if stages.is_empty() {
         let (index, reason) = cut::default_stage(&chains);
+        if index == 0 {
+            return Err(Error::invalid(format!(
+                "no stage is worth storing by default: {reason}. --stage concatenated packs the source's bytes into shards"
+            )));
+        }
         add(&chains[0], index)?;
         return Ok(Targets { targets, reason: Some(reason) });
     }
@@ -84,7 +89,8 @@ fn encoding(default: Encoding, container: Option<Container>, codec: Option<Codec
     }
 }
 
-fn unknown(name: &str, chains: &[Chain]) -> Error {
+/// The error of a name that no stage has.
+pub fn unknown(name: &str, chains: &[Chain]) -> Error {
     let mut names: Vec<&str> = Vec::new();
     for stage in chains.iter().flat_map(|c| &c.stages) {
         if !names.contains(&stage.name.as_str()) {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Check a pipeline: schema of each stage, what can be stored, partitions, memory; stores nothing
 #[derive(Args)]
-#[command(after_help = "Example:\n  forebay check photos.yaml")]
+#[command(after_help = "Examples:\n  forebay check photos.yaml")]
 pub struct Arguments {
     /// The pipeline file
     pipeline: PathBuf,

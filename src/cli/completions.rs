@@ -6,7 +6,7 @@ use clap_complete::Shell;
 
 /// Print a completion script for a shell
 #[derive(Args)]
-#[command(after_help = "Example:\n  forebay completions bash > ~/.local/share/bash-completion/completions/forebay")]
+#[command(after_help = "Examples:\n  forebay completions bash > ~/.local/share/bash-completion/completions/forebay")]
 pub struct Arguments {
     shell: Shell,
 }

@@ -2,8 +2,11 @@
 
 use crate::app::explain::{explain, sentence};
 use crate::app::project::Project;
+use crate::app::targets::unknown;
 use crate::cli::Context;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::plan::chain::Chain;
+use crate::plan::cut;
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -26,11 +29,10 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let project = context.surrounded(|s| Project::open(&arguments.pipeline, s))?;
     let mut explained = explain(&project.dataset)?;
     if let Some(name) = &arguments.stage {
-        let chains = project.dataset.chains();
-        if !explained.iter().any(|e| e.stage == *name) {
-            chains[0].stage(name)?;
-        }
         explained.retain(|e| e.stage == *name);
+        if explained.is_empty() {
+            return Err(no_key(&project.dataset.chains(), name));
+        }
     }
     let documents: Vec<Value> = explained
         .iter()
@@ -60,4 +62,14 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         text
     });
     Ok(())
+}
+
+/// Why a stage has no key: it can't be stored, or isn't there.
+fn no_key(chains: &[Chain], name: &str) -> Error {
+    for chain in chains {
+        if let Some(reason) = chain.stage(name).ok().and_then(|index| cut::unstorable(chain, index)) {
+            return Error::invalid(format!("stage {name} is never stored, so it has no key: it {reason}"));
+        }
+    }
+    unknown(name, chains)
 }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 ///
 /// Files are hard links where the directory is on the store's file system, copies elsewhere.
 #[derive(Args)]
-#[command(after_help = "Example:\n  forebay export photos.yaml --stage resize --to ./resized")]
+#[command(after_help = "Examples:\n  forebay export photos.yaml --stage resize --to ./resized")]
 pub struct Arguments {
     #[command(flatten)]
     place: Place,

@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 /// List the pipelines of a store, their snapshots and stored stages
 #[derive(Args)]
-#[command(after_help = "Examples:\n  forebay ls\n  forebay ls photos.yaml\n  forebay ls --store /data/store --json")]
+#[command(after_help = "Examples:\n  forebay ls\n  forebay ls photos.yaml\n  forebay ls --store ./.forebay --json")]
 pub struct Arguments {
     #[command(flatten)]
     place: Place,

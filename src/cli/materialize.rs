@@ -82,6 +82,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         ask(&project, &prepared, bytes)?;
     }
 
+    context.stop_on_signals();
     let rows = prepared.plan.jobs.iter().map(|j| snapshot.source_rows(j.partition)).sum();
     let storing = progress::Storing::new(out, rows);
     let options = Options {
@@ -248,7 +249,8 @@ fn show_failures(arguments: &Arguments, context: &Context, project: &Project, do
         let fate = if kept { "kept with nulls and the reason in _error" } else { "their shards were not stored" };
         context.out.warn(&format!("{} failed; {fate}:", count(outcome.failed_rows, "sample")));
         for failure in outcome.failures.iter().take(SHOWN) {
-            eprintln!("  {}: {}", failure.key, failure.reason);
+            let line = step_line(project, &failure.reason).map_or(String::new(), |line| format!(" ({line})"));
+            eprintln!("  {}: {}{line}", failure.key, failure.reason);
         }
         if outcome.failed_rows > SHOWN as u64 {
             eprintln!("  … and {} more (--json lists up to 1,000)", outcome.failed_rows - SHOWN as u64);
@@ -281,6 +283,14 @@ fn show_failures(arguments: &Arguments, context: &Context, project: &Project, do
         )));
     }
     Ok(())
+}
+
+/// Where the step stands whose name a failure's reason begins with: `photos.yaml:7`.
+fn step_line(project: &Project, reason: &str) -> Option<String> {
+    let (name, _) = reason.split_once(": ")?;
+    let own = project.pipeline.splits.iter().flat_map(|s| &s.steps);
+    let step = project.pipeline.steps.iter().chain(own).find(|s| s.name == name)?;
+    Some(format!("{}:{}", step.span.file, step.span.line))
 }
 
 /// A text as one word of a shell's command.

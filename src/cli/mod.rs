@@ -41,23 +41,26 @@ struct Cli {
     command: Command,
 }
 
+/// Under what the help lists the options of every command.
+const COMMON: &str = "Options of every command";
+
 /// Options of every command.
 #[derive(Args, Clone)]
 pub struct Common {
     /// Print one JSON document instead of text
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = COMMON)]
     json: bool,
     /// Print results and errors only, no progress and notes
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = COMMON)]
     quiet: bool,
     /// Say more: as each shard is stored, and every cause of an error
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = COMMON)]
     verbose: bool,
     /// Where shards are kept: a directory. Wins over the pipeline file's `store:`
-    #[arg(long, global = true, env = "FOREBAY_STORE", value_name = "STORE")]
+    #[arg(long, global = true, help_heading = COMMON, env = "FOREBAY_STORE", value_name = "STORE")]
     store: Option<String>,
     /// Threads to work with [default: as many as this process may use]
-    #[arg(long, global = true, value_name = "N")]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "N")]
     jobs: Option<usize>,
 }
 
@@ -81,7 +84,7 @@ enum Command {
 pub struct Context {
     common: Common,
     out: Output,
-    /// Set by Ctrl-C and SIGTERM.
+    /// Set by Ctrl-C and SIGTERM once `stop_on_signals` was called; before that they end the process at once.
     stop: Arc<AtomicBool>,
 }
 
@@ -94,14 +97,8 @@ pub fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
         }
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // A second signal ends the process at once: nothing needs cleaning up. The order of registration matters.
-        let _ = signal_hook::flag::register_conditional_shutdown(signal, 130, stop.clone());
-        let _ = signal_hook::flag::register(signal, stop.clone());
-    }
     let out = Output::new(&cli.common);
-    let context = Context { common: cli.common, out, stop };
+    let context = Context { common: cli.common, out, stop: Arc::default() };
     let result = match cli.command {
         Command::Init(arguments) => init::run(arguments, &context),
         Command::Check(arguments) => check::run(arguments, &context),
@@ -129,6 +126,16 @@ pub fn main() -> ExitCode {
 impl Context {
     fn threads(&self) -> usize {
         self.common.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    /// From now on Ctrl-C and SIGTERM ask to finish what is at hand. A second one ends the process at once: nothing
+    /// needs cleaning up.
+    fn stop_on_signals(&self) {
+        for signal in [SIGINT, SIGTERM] {
+            // The order of registration matters.
+            let _ = signal_hook::flag::register_conditional_shutdown(signal, 130, self.stop.clone());
+            let _ = signal_hook::flag::register(signal, self.stop.clone());
+        }
     }
 
     /// Opens what surrounds a pipeline file and hands it to `body`.

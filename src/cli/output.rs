@@ -85,6 +85,7 @@ impl Output {
 pub fn count(number: u64, noun: &str) -> String {
     let plural = match noun {
         "entry" => "entries".to_owned(),
+        "class" => "classes".to_owned(),
         noun => format!("{noun}s"),
     };
     format!("{} {}", thousands(number), if number == 1 { noun } else { &plural })

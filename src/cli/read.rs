@@ -1,17 +1,18 @@
 //! `forebay read`: samples and batches, from the nearest stored stage.
 
-use crate::app::open::{Opened, Reading, Which, describe, from_file};
+use crate::app::open::{OnMissing, Opened, Reading, Which, describe, from_file};
 use crate::app::{trace, values};
 use crate::cli::output::{count, seconds};
 use crate::cli::{Context, now_ms};
+use crate::engine::dataset::Split;
 use crate::engine::pool::Pool;
 use crate::error::{Error, Result};
 use crate::format::ERROR;
 use crate::plan::order::batch::{Batching, Tail};
-use crate::reader::Reader;
+use crate::reader::{Origin, Reader};
 use crate::spec::size;
 use arrow::array::{Array, AsArray, RecordBatch};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -28,12 +29,16 @@ use std::time::Instant;
 pub struct Arguments {
     /// The pipeline file
     pipeline: PathBuf,
-    /// Which split, where the pipeline has several
+    /// Which split, where the pipeline has several [default: the first]
     #[arg(long)]
     split: Option<String>,
     /// Read this stage instead of the last
     #[arg(long)]
     stage: Option<String>,
+    /// What to do about shards that aren't stored: warn where another recipe of a stage is, refuse to read, or
+    /// compute them without a word [default: warn; error with --stage, where that stage can be stored]
+    #[arg(long, value_name = "WHAT")]
+    on_missing: Option<Missing>,
     /// A snapshot's id [default: the current one]
     #[arg(long)]
     snapshot: Option<crate::id::SnapshotId>,
@@ -70,15 +75,33 @@ pub struct Arguments {
     bench_seconds: f64,
 }
 
+#[derive(Clone, Copy, ValueEnum)]
+enum Missing {
+    Warn,
+    Error,
+    Compute,
+}
+
+impl From<Missing> for OnMissing {
+    fn from(missing: Missing) -> OnMissing {
+        match missing {
+            Missing::Warn => OnMissing::Warn,
+            Missing::Error => OnMissing::Error,
+            Missing::Compute => OnMissing::Compute,
+        }
+    }
+}
+
 pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let which = arguments.snapshot.map_or(Which::Current, Which::Id);
     let opened = context.surrounded(|s| from_file(&arguments.pipeline, which, now_ms(), s))?;
     opened.notes.iter().for_each(|note| context.out.note(note));
+    let split = split(&arguments, &opened, context)?;
     if arguments.key.is_some() || arguments.random.is_some() {
-        return samples(&arguments, &opened, context);
+        return samples(&arguments, &opened, split, context);
     }
     let reading = Reading {
-        split: arguments.split.as_deref(),
+        split: split.name.as_deref(),
         stage: arguments.stage.as_deref(),
         batching: Batching::new(arguments.batch_size, 0, 1, Tail::Short)?,
         shuffle: arguments.shuffle,
@@ -91,10 +114,28 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         context.out.result(document, || reader.rows().to_string());
         return Ok(());
     }
-    context.out.note(&describe(&reader.origins()?));
-    let done = if arguments.bench { bench(&arguments, &reader, context) } else { head(&arguments, &reader, context) };
+    let origins = reader.origins()?;
+    context.out.note(&describe(&origins));
+    let warning = opened.missing(&reading, &origins, arguments.on_missing.map(OnMissing::from))?;
+    warning.iter().for_each(|w| context.out.warn(w));
+    let done = if arguments.bench {
+        bench(&arguments, &reader, &origins, context)
+    } else {
+        head(&arguments, &reader, context)
+    };
     reader.take_warnings().iter().for_each(|w| context.out.warn(w));
     done
+}
+
+/// The split that is asked for; the first, and says so, where there are several and none is named.
+fn split<'a>(arguments: &Arguments, opened: &'a Opened, context: &Context) -> Result<&'a Split> {
+    let splits = &opened.dataset.splits;
+    let (None, [first, _, ..]) = (&arguments.split, splits.as_slice()) else {
+        return opened.dataset.split(arguments.split.as_deref());
+    };
+    let names: Vec<&str> = splits.iter().filter_map(|s| s.name.as_deref()).collect();
+    context.out.note(&format!("reading split {}, the first of {}", names[0], names.join(", ")));
+    Ok(first)
 }
 
 /// The first samples, a line each.
@@ -128,8 +169,7 @@ fn line(batch: &RecordBatch, row: usize) -> String {
 }
 
 /// Single samples at every stage.
-fn samples(arguments: &Arguments, opened: &Opened, context: &Context) -> Result<()> {
-    let split = opened.dataset.split(arguments.split.as_deref())?;
+fn samples(arguments: &Arguments, opened: &Opened, split: &Split, context: &Context) -> Result<()> {
     let places = match (&arguments.key, arguments.random) {
         (Some(key), _) => vec![trace::find(opened, key)?],
         (None, count) => trace::random(opened, count.unwrap_or(1), arguments.seed),
@@ -167,7 +207,7 @@ fn samples(arguments: &Arguments, opened: &Opened, context: &Context) -> Result<
     Ok(())
 }
 
-fn bench(arguments: &Arguments, reader: &Reader, context: &Context) -> Result<()> {
+fn bench(arguments: &Arguments, reader: &Reader, origins: &[Origin], context: &Context) -> Result<()> {
     let begun = Instant::now();
     let (mut rows, mut batches, mut bytes, mut first) = (0u64, 0u64, 0u64, None);
     for batch in reader.epoch(arguments.epoch, 0)? {
@@ -182,9 +222,13 @@ fn bench(arguments: &Arguments, reader: &Reader, context: &Context) -> Result<()
     }
     let elapsed = begun.elapsed().as_secs_f64();
     let rate = rows as f64 / elapsed.max(1e-9);
+    let origins: Vec<Value> = origins
+        .iter()
+        .map(|o| json!({ "stage": o.stage, "encoding": o.encoding, "shards": o.shards, "rows": o.rows }))
+        .collect();
     let document = json!({
         "rows": rows, "batches": batches, "bytes": bytes, "seconds": elapsed, "rows_per_second": rate,
-        "first_batch_seconds": first, "threads": context.threads(),
+        "first_batch_seconds": first, "threads": context.threads(), "origins": origins,
     });
     context.out.result(document, || {
         format!(

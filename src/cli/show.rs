@@ -71,12 +71,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
             let _ = writeln!(text, "  {:<20} {}", text_of(&column["name"]), text_of(&column["type"]));
         }
         for (name, classes) in &pipeline.classes {
-            let _ = writeln!(
-                text,
-                "{} of {name}: {}",
-                count(classes.len() as u64, "class").replace("classs", "classes"),
-                classes.join(", ")
-            );
+            let _ = writeln!(text, "{} of {name}: {}", count(classes.len() as u64, "class"), classes.join(", "));
         }
         let _ = writeln!(text, "in Python, with `path` a file of `forebay files`:");
         for column in columns.iter().filter(|c| !text_of(&c["name"]).starts_with('_')) {

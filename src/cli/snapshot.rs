@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 /// List the source afresh and publish the list, so that readers and workers agree on what there is
 #[derive(Args)]
-#[command(after_help = "Example:\n  forebay snapshot photos.yaml")]
+#[command(after_help = "Examples:\n  forebay snapshot photos.yaml")]
 pub struct Arguments {
     /// The pipeline file
     pipeline: PathBuf,

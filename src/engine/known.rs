@@ -11,11 +11,11 @@ use crate::plan::snapshot::Snapshot;
 use crate::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The encodings in which stages are stored, and the blobs reported bad, at one time.
+/// The encodings in which stages are stored, at one time. Records are looked up, and reports of bad blobs heeded, as they
+/// are when a shard is asked for.
 pub struct Known {
     store: Store,
     encodings: BTreeMap<RecipeKey, Vec<Encoding>>,
-    reported: BTreeSet<Digest>,
 }
 
 impl Known {
@@ -26,11 +26,10 @@ impl Known {
                 vacant.insert(store.encodings(stage.recipe)?);
             }
         }
-        let reported = store.reports()?.into_iter().map(|r| r.blob).collect();
-        Ok(Known { store: store.clone(), encodings, reported })
+        Ok(Known { store: store.clone(), encodings })
     }
 
-    /// The record of a shard if all of it is there; one that is bad counts as missing.
+    /// The record of a shard if all of it is there and none of it reported; one that is bad counts as missing.
     pub fn record(&self, recipe: RecipeKey, encoding: Encoding, shard: ShardKey) -> Result<Option<Record>> {
         let record = match self.store.record(recipe, encoding, shard) {
             Ok(Some(record)) => record,
@@ -38,8 +37,7 @@ impl Known {
             Err(error) if error.kind() == Kind::Corrupt => return Ok(None),
             Err(error) => return Err(error),
         };
-        let sound = !record.parts.iter().any(|p| self.reported.contains(&p.blob)) && self.store.sound(&record)?;
-        Ok(sound.then_some(record))
+        Ok(self.store.sound(&record)?.then_some(record))
     }
 
     /// The nearest stored stage of a partition among the chain's stages `0..end`, with its record, leaving `bad` blobs

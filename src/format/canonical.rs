@@ -1,6 +1,8 @@
 //! Canonical encoding: one sequence of bytes for one meaning, and the hash of it under a domain. The rules and vectors
 //! stand in `formats/canonical.md`; an independent Python script there reproduces them.
 
+mod serialize;
+
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 
@@ -203,10 +205,10 @@ impl Value {
     pub fn map<K: Into<String>>(fields: impl IntoIterator<Item = (K, Value)>) -> Value {
         Value::Map(fields.into_iter().map(|(key, value)| (key.into(), value)).collect())
     }
-    /// From plain data; a struct's fields become a map. Errors with `Invalid` on what has no canonical form.
+    /// From plain data; a struct's fields become a map. Errors with `Invalid` on what has no canonical form, such as NaN.
     pub fn of(data: &impl serde::Serialize) -> Result<Value> {
-        let json = serde_json::to_value(data).map_err(|e| Error::invalid("no canonical form").caused_by(e))?;
-        Value::try_from(&json)
+        data.serialize(serialize::Serializer)
+            .map_err(|e| Error::invalid("these settings have no canonical form").caused_by(e))
     }
     pub fn to_json(&self) -> serde_json::Value {
         match self {

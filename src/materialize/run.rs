@@ -162,7 +162,7 @@ impl Run<'_> {
                 (self.chains[0].stages[0].recipe, input::from_source(source, self.snapshot, partition)?)
             }
             Start::Stored { stage, record } => {
-                let shard = StoredShard::open(&self.dataset.store, (**record).clone(), &stage.schema)?;
+                let shard = StoredShard::open(&self.dataset.store, record.clone(), &stage.schema)?;
                 (stage.recipe, input::from_stored(Arc::new(shard)))
             }
         };
@@ -228,9 +228,7 @@ impl Run<'_> {
         let (chain, end) = found.ok_or_else(|| Error::internal(format!("no chain has the stage {target}")))?;
         let nearest = self.known.nearest(chain, end, self.snapshot, partition, &BTreeSet::new())?;
         Ok(match nearest {
-            Some((stage, record)) => {
-                Start::Stored { stage: Box::new(chain.stages[stage].clone()), record: Box::new(record) }
-            }
+            Some((stage, record)) => Start::Stored { stage: Box::new(chain.stages[stage].clone()), record },
             None => Start::Source,
         })
     }
@@ -274,7 +272,7 @@ impl Run<'_> {
 /// What a pass computes from.
 enum Start {
     Source,
-    Stored { stage: Box<Stage>, record: Box<Record> },
+    Stored { stage: Box<Stage>, record: Record },
 }
 
 impl Start {

@@ -54,7 +54,7 @@ pub struct Named {
 
 impl Chain {
     /// Links steps whose input schemas were already matched. Errors: two stages of one name, a stateful step before
-    /// another step.
+    /// another step, a parameter that no key can hold.
     pub fn new(source: &Value, input: SchemaRef, steps: Vec<Named>) -> Result<Chain> {
         let document = recipe_document(source, &input, &[]);
         let mut stages = vec![Stage {
@@ -62,7 +62,7 @@ impl Chain {
             step: None,
             occurrence: 0,
             own: false,
-            recipe: recipe_key(&document),
+            recipe: recipe_key(&document).map_err(|e| e.during("the source has no key"))?,
             document,
             schema: input.clone(),
             deterministic: true,
@@ -92,7 +92,7 @@ impl Chain {
                 step: Some(step.clone()),
                 occurrence,
                 own: *own,
-                recipe: recipe_key(&document),
+                recipe: recipe_key(&document).map_err(|e| e.during(format!("the stage {name:?} has no key")))?,
                 document,
                 schema: if one_to_one { schema } else { with_row(&schema) },
                 deterministic: before.deterministic && info.purity == Purity::Deterministic,

@@ -1,6 +1,7 @@
 //! Keys of meaning: recipes, shards, snapshots and orders. Each is the hash of a canonical value that `formats/keys.md`
 //! specifies; rows are streamed into the hash, so that a million entries need no tree.
 
+use crate::error::Result;
 use crate::format::canonical::{self, Domain, Value, Writer};
 use crate::format::entry::{Entry, Identity, Range};
 use crate::format::schema;
@@ -31,9 +32,9 @@ pub fn recipe_document(source: &Value, input: &Schema, steps: &[&step::Info]) ->
     ])
 }
 
-/// Panics on NaN or an infinity, which steps and sources refuse as parameters.
-pub fn recipe_key(document: &Value) -> RecipeKey {
-    RecipeKey::from_bytes(canonical::hash(Domain::Recipe, document).expect("a recipe's numbers are finite"))
+/// Errors with `Invalid` on a parameter that is NaN or an infinity.
+pub fn recipe_key(document: &Value) -> Result<RecipeKey> {
+    Ok(RecipeKey::from_bytes(canonical::hash(Domain::Recipe, document)?))
 }
 
 /// `entries`: those of one partition, in order.
@@ -204,7 +205,7 @@ mod tests {
         };
         let key = |field: Field, infos: &[step::Info]| {
             let schema = Schema::new(vec![field]);
-            recipe_key(&recipe_document(&Value::from("files"), &schema, &infos.iter().collect::<Vec<_>>()))
+            recipe_key(&recipe_document(&Value::from("files"), &schema, &infos.iter().collect::<Vec<_>>())).unwrap()
         };
         let field = || Field::new("image", DataType::LargeBinary, true);
         let base = key(field(), &[info(Value::Null)]);

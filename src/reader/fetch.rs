@@ -105,7 +105,8 @@ impl Fetch {
                 }
                 // Too much for one array: fewer rows at a time.
                 Err(error) if error.kind() == Kind::Invalid && taken.len() > 1 => most = taken.len() / 2,
-                Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) && self.leave(taken, &error)? => {}
+                Err(error)
+                    if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) && self.leave(taken, &error)? => {}
                 Err(error) => return Err(error),
             }
         }

@@ -51,8 +51,13 @@ pub(super) struct Block {
 }
 
 impl Sheet {
-    /// Reads CSV's header; JSON lines have none.
+    /// Reads CSV's header; JSON lines have none. Compressed files are refused.
     pub fn open(opened: &Opened, file: &str, format: Format) -> Result<Sheet> {
+        if let Some(compression) = opened.compression()? {
+            return Err(Error::invalid(format!(
+                "{file} is compressed with {compression}, and rows are read from plain files only; decompress it, or convert it to Parquet"
+            )));
+        }
         let Format::Csv { delimiter } = format else {
             return Ok(Sheet { format, header: Vec::new(), names: Vec::new() });
         };

@@ -21,7 +21,9 @@ fn kind(file: &str) -> Result<Kind> {
         Some("csv" | "tsv") => Ok(Kind::Sheet(Format::of(file, true))),
         Some("jsonl" | "ndjson") => Ok(Kind::Sheet(Format::Jsonl)),
         Some("parquet") => Ok(Kind::Parquet),
-        _ => Err(Error::invalid(format!("{file}: a table is a .csv, .tsv, .jsonl, .ndjson or .parquet file"))),
+        _ => Err(Error::invalid(format!(
+            "{file}: a table is a .csv, .tsv, .jsonl, .ndjson or .parquet file, not compressed"
+        ))),
     }
 }
 

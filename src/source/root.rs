@@ -85,6 +85,19 @@ impl Opened {
     pub fn key(&self) -> &str {
         &self.key
     }
+    /// What the file is compressed with, by its first bytes.
+    pub fn compression(&self) -> Result<Option<&'static str>> {
+        let mut magic = [0; 10];
+        let known = self.file.read_at(&mut magic, 0).map_err(|e| Error::io(format!("cannot read {}", self.key), e))?;
+        Ok(match magic.get(..known).unwrap_or_default() {
+            [0x1f, 0x8b, ..] => Some("gzip"),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
+            // Text may begin with the first four of these.
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, 0x53, 0x59] => Some("bzip2"),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some("xz"),
+            _ => None,
+        })
+    }
     /// Errors with a `Conflict` where the file was touched since it was opened.
     pub fn unchanged(&self) -> Result<()> {
         let metadata = self.file.metadata().map_err(|e| Error::io(format!("cannot look at {}", self.key), e))?;

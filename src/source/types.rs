@@ -60,6 +60,8 @@ fn normal_type(data_type: &DataType) -> DataType {
         DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => DataType::LargeUtf8,
         DataType::Binary | DataType::BinaryView | DataType::LargeBinary => DataType::LargeBinary,
         DataType::Dictionary(_, values) => normal_type(values),
+        // No time zone, said otherwise: Arrow's schema messages can't tell the two apart.
+        DataType::Timestamp(unit, Some(zone)) if zone.is_empty() => DataType::Timestamp(*unit, None),
         DataType::RunEndEncoded(_, values) => normal_type(values.data_type()),
         DataType::List(item) | DataType::ListView(item) => DataType::List(inner(item)),
         DataType::LargeList(item) | DataType::LargeListView(item) => DataType::LargeList(inner(item)),

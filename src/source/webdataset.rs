@@ -21,7 +21,6 @@ use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 use std::io::{BufReader, Read, Seek};
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 
 /// Columns and types are found in so many samples of the first archive.
@@ -90,28 +89,22 @@ fn decompressed(opened: &Opened) -> Result<Stream<Box<dyn Read + Send>>> {
     let io = |e| Error::io(format!("cannot read {key}"), e);
     let mut file = opened.file.try_clone().map_err(io)?;
     file.rewind().map_err(io)?;
-    let mut magic = [0; 6];
-    let known = opened.file.read_at(&mut magic, 0).map_err(io)?;
-    Ok(Stream(match &magic[..known] {
-        [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(BufReader::new(file))),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(zstd::stream::read::Decoder::new(file).map_err(io)?),
+    Ok(Stream(match opened.compression()? {
+        Some("gzip") => Box::new(MultiGzDecoder::new(BufReader::new(file))),
+        Some("zstd") => Box::new(zstd::stream::read::Decoder::new(file).map_err(io)?),
         _ => return Err(Error::invalid(format!("{key} is neither gzip nor zstd, as its name says"))),
     }))
 }
 
 /// Refuses what only looks like a plain archive.
 fn check_plain(opened: &Opened) -> Result<()> {
-    let key = opened.key();
-    let mut magic = [0; 6];
-    let known = opened.file.read_at(&mut magic, 0).map_err(|e| Error::io(format!("cannot read {key}"), e))?;
-    let found = match &magic[..known] {
-        [0x1f, 0x8b, ..] => "gzip; name it .tar.gz",
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => "zstd; name it .tar.zst",
-        [b'B', b'Z', b'h', ..] => "bzip2; compress it with gzip or zstd, or not at all",
-        [0xfd, b'7', b'z', b'X', b'Z', 0] => "xz; compress it with gzip or zstd, or not at all",
-        _ => return Ok(()),
+    let Some(found) = opened.compression()? else { return Ok(()) };
+    let hint = match found {
+        "gzip" => "name it .tar.gz",
+        "zstd" => "name it .tar.zst",
+        _ => "compress it with gzip or zstd, or not at all",
     };
-    Err(Error::invalid(format!("{key} is compressed with {found}")))
+    Err(Error::invalid(format!("{} is compressed with {found}; {hint}", opened.key())))
 }
 
 /// Follows the samples of an archive and refuses those that are torn apart or name a column twice.

@@ -169,7 +169,7 @@ impl<'de> Deserializer<'de> for &'de Node {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::Int(value) => visitor.visit_i64(*value),
-            Value::Float(value) => visitor.visit_f64(*value),
+            Value::Float(_) => visitor.visit_f64(self.number()?),
             Value::Str(text) => visitor.visit_borrowed_str(text),
             Value::List(items) => visitor.visit_seq(Items(items.iter())),
             Value::Map(pairs) => visitor.visit_map(Pairs { pairs: pairs.iter(), value: None }),

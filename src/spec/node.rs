@@ -119,8 +119,11 @@ pub fn suggest<'a>(name: &str, what: &str, candidates: impl Iterator<Item = &'a 
 
 /// The candidate with the smallest edit distance, if it is near enough to be a slip of the keyboard.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (name.chars().count() / 3).max(1);
-    candidates.map(|c| (distance(name, c), c)).filter(|(d, _)| *d <= limit).min_by_key(|(d, _)| *d).map(|(_, c)| c)
+    let letters = name.chars().count();
+    let limit = (letters / 3).max(1);
+    // Words of which every letter differs have nothing in common, however short they are.
+    let near = |d: usize, c: &str| d <= limit && d < letters.max(c.chars().count());
+    candidates.map(|c| (distance(name, c), c)).filter(|(d, c)| near(*d, c)).min_by_key(|(d, _)| *d).map(|(_, c)| c)
 }
 
 /// Edits (insert, delete, replace, swap of neighbours) from one word to the other.

@@ -225,6 +225,7 @@ fn errors_of_typed_settings_stand_at_their_node() {
         ("scale: 1e39", "1:8: scale: expected a number within ±3.4e38, found 1e39"),
         ("names: {a: 1}", "1:12: names.a: expected text, found 1; quote it: \"1\""),
         ("names: [a]", "1:8: names: expected a map, found a list of 1 item"),
+        ("fill: .nan", "1:7: fill: expected a finite number, found NaN"),
         ("fill: 300", "1:7: fill: expected an integer or a list of 3 integers, found 300"),
         ("classes: list", "1:10: classes: list needs settings: expected {list: ...}"),
         ("classes: {file: {path: 3}}", "1:24: classes.file.path: expected text, found 3; quote it: \"3\""),
@@ -247,13 +248,15 @@ fn errors_of_typed_settings_stand_at_their_node() {
 
 #[test]
 fn the_nearest_name_is_a_slip_of_the_keyboard() {
-    let names = ["resize", "center_crop", "pad"];
+    let names = ["resize", "center_crop", "pad", "y"];
     for (name, expected) in [
         ("reszie", Some("resize")),
         ("centre_crop", Some("center_crop")),
         ("pda", Some("pad")),
         ("blur", None),
         ("", None),
+        ("x", None),
+        ("k", None),
     ] {
         assert_eq!(nearest(name, names.into_iter()), expected, "{name}");
     }

@@ -17,7 +17,8 @@ impl Placed for Report {
 }
 
 impl Store {
-    /// Publishes a part's blob. One that exists with another length, or is reported bad, is replaced.
+    /// Publishes a part's blob. One that exists with another length, or is reported bad, is replaced; a report goes once the
+    /// new blob was read back.
     pub fn put_part(&self, spool: Spool, part: &Part, container: Container) -> Result<()> {
         let object = part_name(part, container);
         if spool.bytes() != part.bytes {
@@ -38,7 +39,16 @@ impl Store {
             }
             Put::Created | Put::Exists { .. } => {}
         }
-        if reported { self.clear_report(part.blob) } else { Ok(()) }
+        if !reported {
+            return Ok(());
+        }
+        let found = Digest::of(&self.map_part(part, container)?);
+        if found != part.blob {
+            return Err(Error::corrupt(format!(
+                "{object} was just replaced, but its bytes have the digest {found}: the disk doesn't keep what is written"
+            )));
+        }
+        self.clear_report(part.blob)
     }
 
     /// Maps a part's blob. `NotFound`, or `Corrupt` where the length differs.

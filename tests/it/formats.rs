@@ -156,7 +156,7 @@ fn recipe() -> Value {
 fn key_vectors() {
     let entries = entries();
     let document = recipe();
-    let recipe = key::recipe_key(&document);
+    let recipe = key::recipe_key(&document).unwrap();
     let rows = |rows: &[Entry]| -> Vec<_> {
         let row = |e: &Entry| json!({"key": e.key, "file": e.file, "identity": e.identity.to_string(), "range": range(e.range), "partition": e.partition});
         rows.iter().map(row).collect()
@@ -201,7 +201,7 @@ fn example<T: Document + PartialEq + std::fmt::Debug>(file: &str, document: &T) 
 #[test]
 fn examples_are_what_the_code_writes() {
     let document = recipe();
-    let recipe = key::recipe_key(&document);
+    let recipe = key::recipe_key(&document).unwrap();
     let snapshot = key::snapshot_id(&Entries { entries: entries(), carried: None });
     let digest = |text: &str| Digest::of(text.as_bytes());
     let table = |name: &str, rows| TableRef { blob: digest(name), bytes: 4096, rows };

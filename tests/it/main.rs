@@ -1,10 +1,17 @@
 //! The one integration test binary.
 
+mod commands;
+mod consumers;
 mod crash;
+mod documents;
+mod fixture;
 mod fixture;
 mod formats;
+mod formats;
+mod fuzzing;
 mod golden;
 mod image;
+mod newcomer;
 mod pipeline_file;
 mod plan;
 mod reading;

@@ -4,7 +4,7 @@ use crate::fixture::{Dataset, PHOTOS};
 use arrow::array::{Array, AsArray, RecordBatch};
 use forebay::format::encoding::{Codec, Container};
 use forebay::plan::order::batch::{Batching, Tail};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn keys(batches: &[RecordBatch]) -> Vec<String> {
     let texts = batches
@@ -21,7 +21,7 @@ fn blobs(dataset: &Dataset, stage: &str, container: Container) -> Vec<PathBuf> {
     stored.paths(&store).unwrap()
 }
 
-fn record_of(dataset: &Dataset, blob: &PathBuf) -> PathBuf {
+fn record_of(dataset: &Dataset, blob: &Path) -> PathBuf {
     let digest = blob.file_stem().unwrap().to_str().unwrap().to_owned();
     let found = dataset
         .files()
@@ -88,6 +88,23 @@ fn any_mix_of_stored_lost_and_corrupt_shards_gives_the_same_batches() {
     for (split, expected) in ["train", "val"].iter().zip(&expected) {
         assert_eq!(&dataset.read(Some(split), 7, 1), expected, "{split} after healing");
     }
+}
+
+/// By its name: whoever reads and whoever writes agree on which shards are bad.
+#[test]
+fn a_damaged_report_counts_for_reading_and_healing() {
+    let dataset = Dataset::with_photos(PHOTOS, 24);
+    let encoding = Some((Container::Arrow, Codec::None));
+    dataset.materialize(&["resize"], encoding).unwrap();
+    let expected = dataset.read(Some("val"), 7, 1);
+    let blob = blobs(&dataset, "resize", Container::Arrow).remove(0);
+    let report = format!("v1/reports/{}.json", blob.file_stem().unwrap().to_str().unwrap());
+    let report = dataset.store().join(report);
+    std::fs::create_dir_all(report.parent().unwrap()).unwrap();
+    std::fs::write(&report, b"{").unwrap();
+    assert_eq!(dataset.read(Some("val"), 7, 1), expected);
+    assert_eq!(dataset.materialize(&["resize"], encoding).unwrap().outcome.computed_shards, 1);
+    assert!(!report.exists());
 }
 
 #[test]

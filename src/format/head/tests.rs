@@ -92,6 +92,22 @@ fn damaged_heads_never_panic() {
     damage(&report());
 }
 
+/// Parameters of type f32 are written with 17 digits, which must be read back to the last bit for the key to be the same.
+#[test]
+fn recipes_with_long_floats_are_read_back_with_their_keys() {
+    let mut bits = 0x3f5e_0419u32;
+    for _ in 0..2000 {
+        bits = bits.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let drawn = f32::from_bits(bits);
+        let value =
+            Value::of(&[0.485f32, 0.456, 0.406, 1.0 / 3.0, if drawn.is_finite() { drawn } else { 0.1 }]).unwrap();
+        let document = Value::map([("format", Value::from(1u64)), ("mean", value)]);
+        let recipe = RecipeKey::from_bytes(canonical::hash(Domain::Recipe, &document).unwrap());
+        let head = RecipeHead { version: 1, recipe, stage: "normalize".into(), document: document.to_json() };
+        assert_eq!(RecipeHead::from_json(&head.to_json()).unwrap(), head);
+    }
+}
+
 #[test]
 fn maps_come_out_sorted() {
     let text = String::from_utf8(snapshot().to_json()).unwrap();

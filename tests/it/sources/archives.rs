@@ -169,7 +169,7 @@ fn long_names_and_pax_headers() {
     bytes.extend(odd(|_| ()));
     let place = place(&bytes);
     let listing = place.list();
-    let expect = [format!("s.tar/a"), format!("s.tar/{}/x", "d".repeat(300)), format!("s.tar/{}/y", "ü".repeat(200))];
+    let expect = ["s.tar/a".to_owned(), format!("s.tar/{}/x", "d".repeat(300)), format!("s.tar/{}/y", "ü".repeat(200))];
     assert_eq!(keys(&listing), expect);
     assert_eq!(bytes_of(&place), [b"1".to_vec(), b"2".to_vec(), b"abc".to_vec()]);
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use arrow::array::*;
-use arrow::datatypes::{DataType, Field, Float32Type, Int32Type, Schema};
+use arrow::datatypes::{DataType, Field, Float32Type, Int32Type, Schema, TimeUnit};
 use forebay::source::CLASSES;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::WriterProperties;
@@ -42,6 +42,16 @@ fn containers() -> Vec<(SourceKind, &'static str, Vec<u8>)> {
         (SourceKind::Arrow, "a.arrow", file(&groups)),
         (SourceKind::Arrow, "b.arrow", stream(&groups)),
     ]
+}
+
+#[test]
+fn an_empty_time_zone_is_none() {
+    let times = TimestampSecondArray::from(vec![1, 2]).with_timezone("");
+    let batch = RecordBatch::try_from_iter([("time", Arc::new(times) as ArrayRef)]).unwrap();
+    let place = Place::new(SourceKind::Arrow, "a.arrow");
+    place.write("a.arrow", file(std::slice::from_ref(&batch)));
+    let rows = place.rows();
+    assert_eq!(*rows.column_by_name("time").unwrap().data_type(), DataType::Timestamp(TimeUnit::Second, None));
 }
 
 #[test]
@@ -140,7 +150,7 @@ fn types_are_carried_as_large_and_dictionaries_unpacked() {
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).unwrap();
     for (kind, name, bytes) in [
         (SourceKind::Parquet, "a.parquet", parquet(&batch, 3)),
-        (SourceKind::Arrow, "a.arrow", file(&[batch.clone()])),
+        (SourceKind::Arrow, "a.arrow", file(std::slice::from_ref(&batch))),
         (SourceKind::Arrow, "b.arrow", stream(&[batch.slice(0, 2), batch.slice(2, 2)])),
     ] {
         let place = Place::new(kind, name);

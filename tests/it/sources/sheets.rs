@@ -54,6 +54,25 @@ fn long_lines_and_blank_lines() {
 }
 
 #[test]
+fn compressed_files_are_refused_by_name() {
+    let gzip = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3].as_slice();
+    let zstd = [0x28, 0xb5, 0x2f, 0xfd, 0, 0].as_slice();
+    for (kind, name, bytes, compression) in [
+        (SourceKind::Jsonl, "a.jsonl.gz", gzip, "gzip"),
+        (SourceKind::Csv, "a.csv.zst", zstd, "zstd"),
+        (SourceKind::Csv, "a.csv", b"BZh91AY&SY\0", "bzip2"),
+        (SourceKind::Table, "a.csv", gzip, "gzip"),
+    ] {
+        let place = Place::new(kind, name);
+        place.write(name, bytes);
+        assert_says(&place.list_error(), &[name, &format!("compressed with {compression}"), "decompress it"]);
+    }
+    let place = Place::new(SourceKind::Csv, "a.csv");
+    place.write("a.csv", b"BZh9,x\n1,2\n");
+    assert_eq!(place.rows().num_rows(), 1);
+}
+
+#[test]
 fn rows_that_do_not_fit_fail_alone() {
     let place = Place::new(SourceKind::Jsonl, "*.jsonl");
     place.write("a.jsonl", "{\"id\":1,\"x\":[1.5],\"o\":{\"k\":true}}\n{\"id\":2}\n");

@@ -8,6 +8,7 @@ use forebay::format::name::Name;
 use forebay::id::{Digest, SnapshotId};
 use forebay::store::Store;
 use std::fs;
+use std::io::Write;
 
 #[test]
 fn what_is_published_is_read_back_and_published_again_writes_nothing() {
@@ -270,6 +271,16 @@ fn a_reported_blob_or_one_of_another_length_is_replaced() {
     assert_eq!(store.reports().unwrap(), []);
     put_blob(&store, &bytes).unwrap();
     assert_eq!((fs::read(&path).unwrap(), report.exists()), (bytes.clone(), false));
+
+    // A report stays where what was written isn't what is read back.
+    store.report(&self::report(&bytes, 0)).unwrap();
+    let mut spool = store.spool().unwrap();
+    spool.write_all(&flipped).unwrap();
+    let lost = store.put_part(spool, &part(&bytes), encoding().container).unwrap_err();
+    assert_eq!(lost.kind(), Kind::Corrupt);
+    assert!(lost.chain().contains("the disk doesn't keep what is written"), "{lost}");
+    assert!(report.exists());
+    put_blob(&store, &bytes).unwrap();
 
     let wrong = store.put_part(store.spool().unwrap(), &part(&bytes), encoding().container).unwrap_err();
     assert_eq!(wrong.kind(), Kind::Internal);
