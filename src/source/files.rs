@@ -6,13 +6,13 @@ use crate::format::entry::{Entry, Identity};
 use crate::format::table::Entries;
 use crate::id::Digest;
 use crate::source::batch::{Values, assemble, chosen, own, schema_of, strings};
-use crate::source::field::Template;
 use crate::source::pattern::local;
 use crate::source::root::{Root, changed};
 use crate::source::row::{self, row_identity};
 use crate::source::walk::Found;
 use crate::source::{ListOptions, Listing, lookup, summary};
 use crate::spec::pipeline::{Field, Missing};
+use crate::spec::template::Template;
 use arrow::array::{Array, ArrayRef, LargeStringArray, RecordBatch};
 use arrow::datatypes::{self, DataType, Schema, SchemaRef};
 use std::collections::{BTreeMap, HashMap};
@@ -89,14 +89,14 @@ impl Files {
     ) -> Result<Self> {
         let rule = |(name, field): (&String, &Field)| {
             let rule = match field {
-                Field::Template(text) => Rule::Template(Template::of_key(text)?),
+                Field::Template(text) => Rule::Template(Template::of_key(text).map_err(Error::invalid)?),
                 Field::Regex(text) => Rule::Regex(regex::Regex::new(text).map_err(|e| {
                     Error::invalid(format!("the regular expression of field {name:?} is wrong")).caused_by(e)
                 })?),
                 Field::Join { table, on, matching, column } => Rule::Join {
                     table: base.join(local(table)?),
                     on: on.clone(),
-                    matching: Template::of_key(matching)?,
+                    matching: Template::of_key(matching).map_err(Error::invalid)?,
                     column: column.clone(),
                 },
             };

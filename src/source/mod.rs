@@ -7,7 +7,6 @@
 mod batch;
 mod columnar;
 mod csv;
-mod field;
 mod files;
 mod ipc;
 mod json;

@@ -6,7 +6,6 @@ use crate::format::entry::{Entry, Identity};
 use crate::format::table::Entries;
 use crate::id::Digest;
 use crate::source::batch::{Values, assemble, chosen, own, schema_of};
-use crate::source::field::Template;
 use crate::source::files::{Kind, take};
 use crate::source::pattern::local;
 use crate::source::root::{Root, changed};
@@ -15,6 +14,7 @@ use crate::source::validator::Validator;
 use crate::source::walk::Found;
 use crate::source::{ListOptions, Listing, lookup, summary, unique};
 use crate::spec::pipeline::Missing;
+use crate::spec::template::Template;
 use arrow::array::{Array, ArrayRef, BooleanArray, LargeStringArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
 use arrow::datatypes::{Field, SchemaRef};
@@ -43,7 +43,7 @@ impl Table {
     ) -> Result<Self> {
         let load = load
             .iter()
-            .map(|(name, text)| Ok((name.clone(), Template::parse(local(text)?)?)))
+            .map(|(name, text)| Ok((name.clone(), Template::parse(local(text)?).map_err(Error::invalid)?)))
             .collect::<Result<_>>()?;
         Ok(Table { root, columns, key, load, missing })
     }
@@ -67,7 +67,7 @@ impl Table {
         let mut names: Vec<String> = Vec::new();
         let loaded = |name: &str| self.load.iter().any(|(n, _)| n == name);
         let selected = own(schema).iter().map(|f| f.name().as_str()).filter(|n| !loaded(n));
-        for name in selected.chain(self.load.iter().flat_map(|(_, template)| template.names())) {
+        for name in selected.chain(self.load.iter().flat_map(|(_, template)| template.places())) {
             if !names.iter().any(|n| n == name) {
                 names.push(name.to_owned());
             }
@@ -166,7 +166,7 @@ impl Table {
         self.load
             .iter()
             .map(|(_, template)| {
-                let path = template.fill(|name, _| {
+                let path = template.fill(|name| {
                     let column = rows.column_by_name(name)?;
                     if column.is_valid(row) { text(column, row).ok() } else { None }
                 });

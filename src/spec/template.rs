@@ -53,7 +53,7 @@ impl Template {
     /// A template whose places a key fills.
     pub fn of_key(text: &str) -> Result<Template, String> {
         let template = Template::parse(text)?;
-        if let Some(name) = template.places().find(|name| key_place("", name).is_none()) {
+        if let Some(name) = template.places().find(|name| !KEY_PLACES.contains(name) && parent(name).is_none()) {
             return Err(format!("unknown place {{{name}}}; {}", suggest(name, "expected", KEY_PLACES.into_iter())));
         }
         Ok(template)
@@ -68,27 +68,44 @@ impl Template {
     }
 
     /// The text with each place filled; `None` where `value` has none for a place.
-    pub fn fill<'a>(&self, value: impl Fn(&str) -> Option<std::borrow::Cow<'a, str>>) -> Option<String> {
+    pub fn fill<S: AsRef<str>>(&self, value: impl Fn(&str) -> Option<S>) -> Option<String> {
         let mut text = String::new();
         for part in &self.0 {
             match part {
                 Part::Text(literal) => text.push_str(literal),
-                Part::Place(name) => text.push_str(&value(name)?),
+                Part::Place(name) => text.push_str(value(name)?.as_ref()),
             }
         }
         Some(text)
     }
 
-    /// The text for a key such as `dogs/rex.jpg`; places of a template of another kind stay empty.
-    pub fn fill_from_key(&self, key: &str) -> String {
-        self.fill(|name| Some(key_place(key, name).unwrap_or_default().into())).unwrap_or_default()
+    /// The text for a key such as `dogs/rex.jpg`; `None` where the key has no such part, as `{parent}` of one without a `/`.
+    pub fn fill_from_key(&self, key: &str) -> Option<String> {
+        self.fill(|name| key_place(key, name))
+    }
+
+    /// The text that it ends with, which may tell an extension.
+    pub fn ending(&self) -> &str {
+        match self.0.last() {
+            Some(Part::Text(text)) => text,
+            _ => "",
+        }
     }
 }
 
-/// What a place is for a key; `None` for a name that is no place of keys, `""` where the key has no such part.
-pub fn key_place<'a>(key: &'a str, place: &str) -> Option<&'a str> {
-    let mut directories = key.rsplit('/');
-    let name = directories.next().unwrap_or_default();
+/// The number of a place such as `parent[1]`; `parent` is `parent[0]`.
+fn parent(place: &str) -> Option<usize> {
+    let rest = place.strip_prefix("parent")?;
+    if rest.is_empty() {
+        return Some(0);
+    }
+    let number = rest.strip_prefix('[')?.strip_suffix(']')?;
+    number.parse::<usize>().ok().filter(|n| n.to_string() == number)
+}
+
+/// What a place is for a key.
+fn key_place<'a>(key: &'a str, place: &str) -> Option<&'a str> {
+    let (above, name) = key.rsplit_once('/').map_or((None, key), |(above, name)| (Some(above), name));
     // As in paths: a leading dot begins no extension.
     let (stem, ext) = match name.rsplit_once('.') {
         Some((stem, ext)) if !stem.is_empty() => (stem, ext),
@@ -99,12 +116,7 @@ pub fn key_place<'a>(key: &'a str, place: &str) -> Option<&'a str> {
         "name" => Some(name),
         "stem" => Some(stem),
         "ext" => Some(ext),
-        "parent" => Some(directories.next().unwrap_or_default()),
-        _ => {
-            let number = place.strip_prefix("parent[")?.strip_suffix(']')?;
-            let above = number.parse::<usize>().ok().filter(|n| n.to_string() == number)?;
-            Some(directories.nth(above).unwrap_or_default())
-        }
+        _ => above?.rsplit('/').nth(parent(place)?),
     }
 }
 
@@ -115,18 +127,21 @@ mod tests {
     #[test]
     fn keys_fill_templates() {
         let cases = [
-            ("{parent}", "a/b/x.tar.gz", "b"),
-            ("{parent[0]}-{parent[1]}-{parent[2]}", "a/b/x.tar.gz", "b-a-"),
-            ("{name}|{stem}|{ext}", "a/b/x.tar.gz", "x.tar.gz|x.tar|gz"),
-            ("{stem}|{ext}|{parent}", ".hidden", ".hidden||"),
-            ("masks/{key}.png", "a/é.jpg", "masks/a/é.jpg.png"),
-            ("{{{stem}}}", "x", "{x}"),
-            ("plain", "x", "plain"),
-            ("", "x", ""),
+            ("{parent}", "a/b/x.tar.gz", Some("b")),
+            ("{parent[0]}-{parent[1]}", "a/b/x.tar.gz", Some("b-a")),
+            ("{parent[2]}", "a/b/x.tar.gz", None),
+            ("{parent}", "x.jpg", None),
+            ("{name}|{stem}|{ext}", "a/b/x.tar.gz", Some("x.tar.gz|x.tar|gz")),
+            ("{stem}|{ext}|{parent}", "a/.hidden", Some(".hidden||a")),
+            ("masks/{key}.png", "a/é.jpg", Some("masks/a/é.jpg.png")),
+            ("{{{stem}}}", "x", Some("{x}")),
+            ("plain", "x", Some("plain")),
+            ("", "x", Some("")),
         ];
         for (template, key, expected) in cases {
-            assert_eq!(Template::of_key(template).unwrap().fill_from_key(key), expected, "{template}");
+            assert_eq!(Template::of_key(template).unwrap().fill_from_key(key).as_deref(), expected, "{template} {key}");
         }
+        assert_eq!(Template::parse("a/{x}.jpg").unwrap().ending(), ".jpg");
     }
 
     #[test]
