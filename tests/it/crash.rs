@@ -65,7 +65,7 @@ fn killed_a_hundred_times_the_finished_store_is_that_of_an_uninterrupted_run() {
     let keep = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let directory = keep.path();
     fs::write(directory.join("pipeline.yaml"), many_partitions()).unwrap();
-    crate::fixture::photos(directory, 60);
+    crate::fixture::photos(directory, 40);
     let [alone, killed] = ["alone", "killed"].map(|name| directory.join(name));
     let begun = Instant::now();
     assert!(start(directory, &alone).wait().unwrap().success());
@@ -82,7 +82,7 @@ fn killed_a_hundred_times_the_finished_store_is_that_of_an_uninterrupted_run() {
     let (mut kills, mut finished, mut halfway) = (0, 0, 0);
     for round in 0.. {
         let mut run = start(directory, &killed);
-        std::thread::sleep(whole_run.mul_f64(share(round) * 0.7));
+        std::thread::sleep(whole_run.mul_f64(share(round) * 0.5));
         run.kill().unwrap();
         if run.wait().unwrap().signal().is_some() {
             kills += 1;
