@@ -1,6 +1,6 @@
 //! A dataset opened for reading: which snapshot, which order table, and the words that say from where it is served.
 
-use crate::app::explain::near_miss;
+use crate::app::explain::{near_miss, sentence};
 use crate::app::project::{Project, Surroundings, chains, order_parameters};
 use crate::engine::count;
 use crate::engine::dataset::{Dataset, Split};
@@ -10,6 +10,7 @@ use crate::format::canonical;
 use crate::format::{head, schema};
 use crate::id::SnapshotId;
 use crate::plan::chain::{Chain, SOURCE};
+use crate::plan::explain::first_difference;
 use crate::plan::order::batch::Batching;
 use crate::plan::snapshot::Snapshot;
 use crate::reader::{Options, Origin, Reader};
@@ -93,8 +94,9 @@ pub fn from_store(url: &str, name: &str, which: Which) -> Result<Opened> {
         let names = store.pipelines().unwrap_or_default().join(", ");
         Error::not_found(format!("the store {url} has no pipeline {name:?}; it has: {names}"))
     })?;
-    // Variables stand in `source` and `store` only, neither of which is used here.
-    let mut pipeline = Pipeline::read(&head.text, Path::new(&format!("{name}.yaml")), &|_: &str| Some(String::new()))?;
+    // Variables stand in `source` and `store` only, neither of which is used here: any value will do that reads as a path.
+    let mut pipeline =
+        Pipeline::read(&head.text, Path::new(&format!("{name}.yaml")), &|variable: &str| Some(variable.to_owned()))?;
     crate::app::labels::fill_in(&mut pipeline, &head.classes);
     let snapshot_head = match which {
         Which::Id(id) => find_snapshot(&store, name, id)?,
@@ -103,6 +105,7 @@ pub fn from_store(url: &str, name: &str, which: Which) -> Result<Opened> {
     let input = Arc::new(schema::decode(&snapshot_head.input_schema)?);
     let reader = canonical::Value::try_from(&snapshot_head.reader)?;
     let splits = chains(&pipeline, &reader, &input, Path::new("."))?;
+    same_recipes(&store, &head, &splits)?;
     let snapshot = load(&store, &snapshot_head)?;
     let dataset = Dataset { name: name.to_owned(), source: None, splits, store };
     Ok(Opened { pipeline, dataset, snapshot: Arc::new(snapshot), fresh: false, notes: Vec::new() })
@@ -201,11 +204,34 @@ pub fn load(store: &Store, head: &head::SnapshotHead) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
+/// Refuses a pipeline whose stages mean something else to this build than to the one that wrote them.
+fn same_recipes(store: &Store, head: &head::PipelineHead, splits: &[Split]) -> Result<()> {
+    for (split, stage) in splits.iter().flat_map(|split| split.chain.stages.iter().map(move |stage| (split, stage))) {
+        let own = stage.own.then(|| split.name.clone()).flatten();
+        let written = head.stages.iter().find(|s| s.name == stage.name && s.split == own);
+        let Some(written) = written.filter(|w| w.recipe != stage.recipe) else { continue };
+        let document = store.recipe(written.recipe)?.map(|h| canonical::Value::try_from(&h.document)).transpose()?;
+        let why = document.and_then(|before| first_difference(&before, &stage.document));
+        return Err(Error::invalid(format!(
+            "stage {} of pipeline {:?} has the recipe {} in the store and {} to this Forebay{}; open the pipeline file, or use \
+             the Forebay that wrote the store",
+            stage.name,
+            head.name,
+            written.recipe.short(),
+            stage.recipe.short(),
+            why.map_or(String::new(), |d| format!(" ({})", sentence(&d))),
+        )));
+    }
+    Ok(())
+}
+
+/// By the manifests' names alone: one that is damaged must not keep the shards, each of which has its own record, from
+/// being read.
 fn newest_with_manifest(store: &Store, name: &str, pipeline: &head::PipelineHead) -> Result<head::SnapshotHead> {
     let mut whole = std::collections::BTreeSet::new();
     for stage in &pipeline.stages {
         for encoding in store.encodings(stage.recipe)? {
-            whole.extend(store.manifests(stage.recipe, encoding)?.into_iter().map(|m| m.snapshot));
+            whole.extend(store.whole_snapshots(stage.recipe, encoding)?);
         }
     }
     let found = store.snapshots(name)?.into_iter().find(|h| whole.contains(&h.snapshot));

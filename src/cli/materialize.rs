@@ -255,7 +255,13 @@ fn show_failures(arguments: &Arguments, context: &Context, project: &Project, do
         if outcome.failed_rows > SHOWN as u64 {
             eprintln!("  … and {} more (--json lists up to 1,000)", outcome.failed_rows - SHOWN as u64);
         }
-        eprintln!("  look at one: forebay read {} --key '{}'", arguments.pipeline.display(), first.key);
+        let split = project.dataset.splits.first().and_then(|split| split.name.as_deref());
+        eprintln!(
+            "  look at one: forebay read {} --key {}{}",
+            shell_word(&arguments.pipeline.display().to_string()),
+            shell_word(&first.key),
+            split.map_or(String::new(), |name| format!(" --split {name}")),
+        );
         if !kept {
             eprintln!("  mend or remove them, or set `on_error: keep` with `max_errors:` in the pipeline file");
         }
@@ -285,4 +291,13 @@ fn step_line(project: &Project, reason: &str) -> Option<String> {
     let own = project.pipeline.splits.iter().flat_map(|s| &s.steps);
     let step = project.pipeline.steps.iter().chain(own).find(|s| s.name == name)?;
     Some(format!("{}:{}", step.span.file, step.span.line))
+}
+
+/// A text as one word of a shell's command.
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "./_-".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }

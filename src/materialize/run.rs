@@ -72,6 +72,10 @@ pub fn run(
     plan: Plan,
     options: &Options,
 ) -> Result<Outcome> {
+    if !plan.jobs.is_empty() {
+        // A store that can't be written is one error, not one for each partition.
+        drop(dataset.store.spool()?);
+    }
     let drivers = DRIVERS.min(options.pool.threads()).min(plan.jobs.len()).max(1);
     let chains = dataset.chains();
     let run = Run {

@@ -50,8 +50,8 @@ pub struct Info {
 ///
 /// Contract: `apply` takes any number of rows, 0 included, and returns `output_schema` exactly. A row whose `_error`
 /// is set passes through unchanged with nulls in the columns written (a filter keeps it where a column that it reads is
-/// null). A row on which the step fails gets nulls in the columns written and the reason in `_error`; `Err` is for what
-/// is wrong with the step or the machine, never with a row.
+/// null). A row on which the step fails gets nulls in the columns written and the reason in `_error`, without the step's
+/// name, which the engine puts before it; `Err` is for what is wrong with the step or the machine, never with a row.
 pub trait Step: Send + Sync + std::fmt::Debug {
     fn info(&self) -> &Info;
     fn output_schema(&self) -> &SchemaRef;

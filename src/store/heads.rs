@@ -254,11 +254,14 @@ impl Store {
         Ok(Some((head, rows)))
     }
 
-    /// All that can be read, by snapshot id; one that is damaged is an error.
-    pub fn manifests(&self, recipe: RecipeKey, encoding: Encoding) -> Result<Vec<ManifestHead>> {
+    /// Snapshots with a manifest of a stage, by the names alone.
+    pub fn whole_snapshots(&self, recipe: RecipeKey, encoding: Encoding) -> Result<Vec<SnapshotId>> {
         let objects = self.storage.list(&name::manifests(recipe, encoding))?;
-        let names = objects.iter().filter_map(|o| o.name.parse().ok()).filter(|n| matches!(n, Name::Manifest { .. }));
-        names.filter_map(|name| self.read(&name).transpose()).collect()
+        let snapshot = |name: Name| match name {
+            Name::Manifest { snapshot, .. } => Some(snapshot),
+            _ => None,
+        };
+        Ok(objects.iter().filter_map(|o| o.name.parse().ok().and_then(snapshot)).collect())
     }
 
     pub(super) fn shard_rows(&self, head: &ManifestHead) -> Result<Vec<ShardRow>> {

@@ -2,10 +2,14 @@
 
 mod commands;
 mod consumers;
+mod crash;
 mod documents;
 mod fixture;
+mod fixture;
+mod formats;
 mod formats;
 mod fuzzing;
+mod golden;
 mod image;
 mod newcomer;
 mod pipeline_file;
@@ -15,3 +19,5 @@ mod shards;
 mod sources;
 mod store;
 mod structure;
+mod together;
+mod wild;

@@ -31,11 +31,11 @@ fn check_bench(bench: &Value, rows: u64) {
 fn from_a_folder_of_photographs_to_batches_of_a_stored_stage() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    photos(at, 36);
+    photos(at, 24);
 
     let begun = json(at, &["init", "./photos", "--json"]);
     assert_eq!((&begun["pipeline"], &begun["file"]), (&"photos".into(), &"photos.yaml".into()));
-    assert_eq!(begun["files"], serde_json::json!({ "image": 36 }));
+    assert_eq!(begun["files"], serde_json::json!({ "image": 24 }));
     assert_eq!(begun["classes"], serde_json::json!(["cat", "dog", "owl"]));
     assert_eq!(begun["odd_files"], 0);
 
@@ -61,7 +61,7 @@ fn from_a_folder_of_photographs_to_batches_of_a_stored_stage() {
     let stored = json(at, &["materialize", "photos.yaml", "--json"]);
     assert_eq!((&stored["computed_shards"], &stored["failed_rows"]), (&1.into(), &0.into()));
     assert_eq!(stored["stages"][0]["stage"], "index");
-    assert_eq!((&stored["stages"][0]["rows"], &stored["stages"][0]["complete"]), (&36.into(), &true.into()));
+    assert_eq!((&stored["stages"][0]["rows"], &stored["stages"][0]["complete"]), (&24.into(), &true.into()));
     assert_eq!(std::fs::read_to_string(at.join("classes.txt")).unwrap(), "cat\ndog\nowl\n");
 
     let after = json(at, &bench);
@@ -74,10 +74,10 @@ fn from_a_folder_of_photographs_to_batches_of_a_stored_stage() {
 fn the_demo_says_what_happened() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
-    photos(at, 24);
+    photos(at, 12);
     let demo = || {
         let output = Command::new(concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/demo"))
-            .arg("24")
+            .arg("12")
             .arg(at)
             .env("FOREBAY_BIN", env!("CARGO_BIN_EXE_forebay"))
             .env("FOREBAY_CACHE", at.join("cache"))
@@ -90,7 +90,7 @@ fn the_demo_says_what_happened() {
     for _ in 0..2 {
         let (code, out, err) = demo();
         assert_eq!(code, Some(0), "{out}\n{err}");
-        for words in ["found 24 image files", "all from the files", "all from stage 'index'", "times as fast"] {
+        for words in ["found 12 image files", "all from the files", "all from stage 'index'", "times as fast"] {
             assert!(out.contains(words), "{words} in:\n{out}");
         }
         assert!(at.join("look").read_dir().unwrap().count() >= 8);

@@ -2,6 +2,6 @@
 
 mod catalog;
 mod damage;
-mod data;
-mod full;
+pub mod data;
+pub mod full;
 mod processes;

@@ -392,7 +392,7 @@ impl<K: Kernel> Step for ImageStep<K> {
                 };
                 if let Err(reason) = row() {
                     written.clear();
-                    failures.push((index, format!("{name}: {reason}")));
+                    failures.push((index, reason));
                 }
             }
             for (at, sink) in sinks.iter_mut().enumerate() {

@@ -31,10 +31,10 @@ fn failed_and_null_rows_keep_their_place() {
     assert_eq!(rows[1], Ok(None));
     assert_eq!(
         rows[2],
-        Err("image.decode: no image: expected JPEG, PNG, WebP, GIF, BMP or TIFF, found bytes that begin with \"nonsense\"".into())
+        Err("no image: expected JPEG, PNG, WebP, GIF, BMP or TIFF, found bytes that begin with \"nonsense\"".into())
     );
     assert_eq!(rows[3], Err("earlier".into()));
-    assert_eq!(rows[4], Err("image.decode: the file is empty".into()));
+    assert_eq!(rows[4], Err("the file is empty".into()));
 
     let resized = apply("image.resize", "size: 4", &decoded);
     let again = outcomes(&resized, "image");
@@ -58,7 +58,7 @@ fn resize_follows_the_shorter_side() {
 
     let thin = batch(vec![ragged("image", 1, &[Some((1, 300, vec![7; 300]))])]);
     let failed = outcomes(&apply("image.resize", "{shorter_side: 100, max_side: 1000}", &thin), "image");
-    assert_eq!(failed, [Err("image.resize: [1, 300] would become [100, 30000], above max_side: 1000".into())]);
+    assert_eq!(failed, [Err("[1, 300] would become [100, 30000], above max_side: 1000".into())]);
 }
 
 #[test]
@@ -70,8 +70,7 @@ fn crops_are_where_they_should_be() {
 
     let small = batch(vec![ragged("image", 3, &[Some((1, 4, ramp(1, 4)))])]);
     let failed = outcomes(&apply("image.center_crop", "size: [2, 3]", &small), "image");
-    let reason =
-        "image.center_crop: the image is [1, 4], smaller than the crop of [2, 3]; pad: true extends it with zeros";
+    let reason = "the image is [1, 4], smaller than the crop of [2, 3]; pad: true extends it with zeros";
     assert_eq!(failed, [Err(reason.into())]);
     let (_, bytes) = single(&apply("image.center_crop", "{size: [4, 3], pad: true}", &small), "image");
     assert_eq!(first(&bytes), [0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0]);
@@ -166,7 +165,7 @@ fn pads_at_the_edges() {
     let input = batch(vec![ragged("image", 1, &[Some((1, 2, vec![8, 9])), Some((3, 1, vec![8, 9, 7]))])]);
     let padded = outcomes(&apply("image.pad", "{size: [2, 4], value: 5}", &input), "image");
     assert_eq!(padded[0], Ok(Some((vec![2, 4, 1], vec![5, 8, 9, 5, 5, 5, 5, 5]))));
-    let reason = "image.pad: the image is [3, 1], larger than the size of [2, 4]; resize or crop it first";
+    let reason = "the image is [3, 1], larger than the size of [2, 4]; resize or crop it first";
     assert_eq!(padded[1], Err(reason.into()));
     let padded = outcomes(&apply("image.pad", "{size: [2, 4], position: top_left}", &input), "image");
     assert_eq!(padded[0], Ok(Some((vec![2, 4, 1], vec![8, 9, 0, 0, 0, 0, 0, 0]))));

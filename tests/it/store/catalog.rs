@@ -43,7 +43,7 @@ fn what_is_published_is_read_back_and_published_again_writes_nothing() {
     let (manifest, rows) = store.manifest(recipe(), encoding(), snapshot(3)).unwrap().unwrap();
     assert_eq!((manifest.rows, manifest.bytes, manifest.failed_rows), (60, 30_003, 3));
     assert_eq!(rows, shard_rows(&records));
-    assert_eq!(store.manifests(recipe(), encoding()).unwrap(), [manifest]);
+    assert_eq!(store.whole_snapshots(recipe(), encoding()).unwrap(), [manifest.snapshot]);
 
     let usage = store.usage().unwrap();
     let stage = &usage.stages[0];

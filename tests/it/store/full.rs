@@ -12,10 +12,10 @@ use std::path::Path;
 use std::process::Command;
 
 /// A small file system, unmounted when dropped.
-struct Mount(tempfile::TempDir);
+pub struct Mount(tempfile::TempDir);
 
 impl Mount {
-    fn new(options: &str) -> Option<Mount> {
+    pub fn new(options: &str) -> Option<Mount> {
         let directory = tempfile::tempdir().unwrap();
         let mounted = mount(&["-t", "tmpfs", "-o", options, "tmpfs"], directory.path());
         if !mounted {
@@ -23,8 +23,12 @@ impl Mount {
         }
         mounted.then_some(Mount(directory))
     }
-    fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.0.path()
+    }
+    /// Changes options, such as `ro` or `size=8m`.
+    pub fn remount(&self, options: &str) {
+        assert!(mount(&["-o", &format!("remount,{options}")], self.path()));
     }
 }
 
@@ -189,7 +193,7 @@ fn read_only() -> Option<(Box<dyn Any>, Store)> {
     }
     let mounted = Mount::new("size=8m")?;
     put_dataset(&open(&mounted.path().join("store")), 2, LENGTH).unwrap();
-    assert!(mount(&["-o", "remount,ro"], mounted.path()));
+    mounted.remount("ro");
     let store = open(&mounted.path().join("store"));
     Some((Box::new(mounted), store))
 }
