@@ -5,8 +5,6 @@ mod consumers;
 mod crash;
 mod documents;
 mod fixture;
-mod fixture;
-mod formats;
 mod formats;
 mod fuzzing;
 mod golden;
