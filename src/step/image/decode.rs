@@ -182,20 +182,19 @@ fn decode_as(bytes: &[u8], format: Format, options: &Options, out: &mut Vec<u8>)
 }
 
 fn decode_jpeg(bytes: &[u8], options: &Options, out: &mut Vec<u8>) -> Result<raster::Raster, Reason> {
-    jpeg::with_decoder(|decoder| {
-        let header = decoder.header(bytes)?;
-        // Huffman codes spend at least a bit on a block of 64 pixels.
-        let densest = if header.arithmetic { u64::MAX } else { 8 * 64 };
-        check_pixels(header.height, header.width, bytes.len(), densest, options)?;
-        let layout = match (header.layout, options.layout) {
-            (Layout::InvertedCmyk, _) => Layout::InvertedCmyk,
-            (Layout::Gray, Layout::Gray) => Layout::Gray,
-            (_, Layout::Rgba) => Layout::Rgba,
-            _ => Layout::Rgb,
-        };
-        decoder.decode(bytes, header, layout, out)?;
-        Ok(raster::Raster { height: header.height, width: header.width, layout, depth: Depth::Eight })
-    })
+    let mut decoder = jpeg::Decoder::new()?;
+    let header = decoder.header(bytes)?;
+    // Huffman codes spend at least a bit on a block of 64 pixels.
+    let densest = if header.arithmetic { u64::MAX } else { 8 * 64 };
+    check_pixels(header.height, header.width, bytes.len(), densest, options)?;
+    let layout = match (header.layout, options.layout) {
+        (Layout::InvertedCmyk, _) => Layout::InvertedCmyk,
+        (Layout::Gray, Layout::Gray) => Layout::Gray,
+        (_, Layout::Rgba) => Layout::Rgba,
+        _ => Layout::Rgb,
+    };
+    decoder.decode(bytes, header, layout, out)?;
+    Ok(raster::Raster { height: header.height, width: header.width, layout, depth: Depth::Eight })
 }
 
 /// Refuses a header before anything is allocated for it: `densest` is the most pixels that a byte of the file can hold.

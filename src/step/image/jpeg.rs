@@ -5,7 +5,6 @@
 
 use super::container::jpeg_is_whole;
 use super::convert::Layout;
-use std::cell::RefCell;
 use std::ffi::CStr;
 use turbojpeg::raw;
 
@@ -23,27 +22,14 @@ pub struct Header {
 /// No picture needs more scans; a hostile file would cost a pass over all pixels for each.
 const SCANS: i32 = 500;
 
-thread_local! {
-    static DECODER: RefCell<Option<Decoder>> = const { RefCell::new(None) };
-}
-
-/// Runs `work` with this thread's decoder.
-pub fn with_decoder<T>(work: impl FnOnce(&mut Decoder) -> Result<T, String>) -> Result<T, String> {
-    DECODER.with_borrow_mut(|slot| {
-        let decoder = match slot.take() {
-            Some(decoder) => decoder,
-            None => Decoder::new()?,
-        };
-        work(slot.insert(decoder))
-    })
-}
-
+/// Decodes one file. The library keeps tables, sizes and a header that broke off for whatever comes next, so that another
+/// file's pixels, or whether they fit the memory given, would depend on it; a new decoder costs microseconds.
 pub struct Decoder {
     handle: raw::tjhandle,
 }
 
 impl Decoder {
-    fn new() -> Result<Self, String> {
+    pub fn new() -> Result<Self, String> {
         // SAFETY: takes and returns plain values; the handle is owned by `Decoder` from here on.
         let handle = unsafe { raw::tj3Init(raw::TJINIT_TJINIT_DECOMPRESS as i32) };
         if handle.is_null() {

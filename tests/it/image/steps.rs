@@ -45,6 +45,46 @@ fn failed_and_null_rows_keep_their_place() {
     assert_eq!((empty.num_rows(), empty.schema()), (0, resized.schema()));
 }
 
+/// A JPEG without its segments of one kind.
+fn without(jpeg: &[u8], kind: u8) -> Vec<u8> {
+    let (mut kept, mut at) = (jpeg[..2].to_vec(), 2);
+    while jpeg[at + 1] != 0xda {
+        let end = at + 2 + usize::from(u16::from_be_bytes([jpeg[at + 2], jpeg[at + 3]]));
+        if jpeg[at + 1] != kind {
+            kept.extend(&jpeg[at..end]);
+        }
+        at = end;
+    }
+    kept.extend(&jpeg[at..]);
+    kept
+}
+
+/// Neither a header that breaks off nor tables and sizes of an earlier file are left over for the next.
+#[test]
+fn a_file_never_depends_on_the_one_before() {
+    let jpeg = |height, width| {
+        let pixels = batch(vec![fixed("image", DType::U8, [height, width, 3], &[noise(height * width * 3)])]);
+        single(&apply("image.encode", "format: jpeg", &pixels), "image").1
+    };
+    let (small, large) = (jpeg(8, 12), jpeg(40, 33));
+    let mut kinds = vec![small.clone(), large.clone(), b"\xff\xd8\xff\xd9".to_vec()];
+    kinds.extend([0xc4, 0xdb, 0xc0].iter().flat_map(|kind| [without(&small, *kind), without(&large, *kind)]));
+    kinds.extend((3..650).step_by(31).flat_map(|cut| [small[..cut].to_vec(), large[..cut].to_vec()]));
+    let decoded = |contents: &[&Vec<u8>]| {
+        let input = batch(vec![files("image", contents)]);
+        // A thread of its own has met no file yet.
+        let run = move || outcomes(&apply("image.decode", "{}", &input), "image");
+        std::thread::spawn(run).join().unwrap()
+    };
+    let alone: Vec<Outcome> = kinds.iter().map(|kind| decoded(&[kind]).remove(0)).collect();
+    assert!(alone[0].is_ok() && alone[1].is_ok() && alone[2].is_err());
+    for before in &kinds {
+        for (kind, alone) in kinds.iter().zip(&alone) {
+            assert_eq!(&decoded(&[before, kind])[1], alone);
+        }
+    }
+}
+
 #[test]
 fn resize_follows_the_shorter_side() {
     let images = [Some((30, 45, noise(30 * 45 * 3))), Some((45, 31, noise(45 * 31 * 3))), None];
