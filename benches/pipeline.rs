@@ -106,30 +106,26 @@ impl Bench {
 
     fn materialize(&self) {
         let count = self.files.len();
-        let store = |codec| {
-            move || {
-                rate(|| {
-                    self.store(Container::Arrow, codec, THREADS);
-                    count
-                })
-            }
+        let stored = |codec, threads| {
+            self.clear();
+            rate(|| {
+                self.store(Container::Arrow, codec, threads);
+                count
+            })
         };
+        let store = |codec| move || stored(codec, THREADS);
         report("materialize resize, arrow none / decode + resize", 0.75, store(Codec::None), || {
             rate(|| self.kernels(count, false, None))
         });
         report("materialize resize, arrow zstd:3 / decode + resize + zstd", 0.75, store(Codec::Zstd(3)), || {
             rate(|| self.kernels(count, false, Some(3)))
         });
-        report("materialize, two threads / one", 1.8, store(Codec::None), || {
-            rate(|| {
-                self.store(Container::Arrow, Codec::None, 1);
-                count
-            })
-        });
+        report("materialize, two threads / one", 1.8, store(Codec::None), || stored(Codec::None, 1));
     }
 
     fn stored(&self) {
         let count = self.files.len();
+        self.clear();
         self.store(Container::Arrow, Codec::None, THREADS);
         let resized = self.resized();
         println!("  (the memory buffer holds {})", size(resized.buffer.len() as u64));
@@ -154,6 +150,7 @@ impl Bench {
             || read(&self.reader(), 1),
             || rate(|| resized.hash_and_copy(count)),
         );
+        self.clear();
         self.store(Container::Parquet, Codec::Zstd(3), THREADS);
         let compressed = resized.compressed(3);
         report(
@@ -217,9 +214,12 @@ impl Bench {
         })
     }
 
-    /// A fresh store with the resize stage.
-    fn store(&self, container: Container, codec: Codec, threads: usize) {
+    fn clear(&self) {
         let _ = std::fs::remove_dir_all(self.file.with_file_name(".forebay"));
+    }
+
+    /// Stores the resize stage.
+    fn store(&self, container: Container, codec: Codec, threads: usize) {
         let project = self.surrounded(|s| Project::open(&self.file, s)).unwrap();
         let snapshot = Arc::new(project.list(&|_, _| {}).unwrap());
         project.publish(&snapshot, 1, true).unwrap();

@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Partitions driven at once: enough to overlap one's writing with another's computing.
+/// Partitions driven at once, however few threads compute: while some wait for the disk, others keep the threads busy.
 const DRIVERS: usize = 4;
 /// Failures kept for the report; all are counted.
 const FAILURES_KEPT: usize = 1000;
@@ -76,7 +76,7 @@ pub fn run(
         // A store that can't be written is one error, not one for each partition.
         drop(dataset.store.spool()?);
     }
-    let drivers = DRIVERS.min(options.pool.threads()).min(plan.jobs.len()).max(1);
+    let drivers = DRIVERS.min(plan.jobs.len()).max(1);
     let chains = dataset.chains();
     let run = Run {
         dataset,
