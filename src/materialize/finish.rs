@@ -7,6 +7,7 @@ use crate::format::record::Record;
 use crate::format::table::ShardRow;
 use crate::materialize::Target;
 use crate::plan::snapshot::Snapshot;
+use crate::store::shard_row;
 use std::collections::BTreeMap;
 
 /// Publishes the manifest of a target all of whose shards are there; `None` where some are missing.
@@ -19,16 +20,6 @@ pub fn manifest(
     if records.len() != snapshot.partitions() {
         return Ok(None);
     }
-    let rows: Vec<ShardRow> = records
-        .iter()
-        .map(|(partition, record)| ShardRow {
-            partition: *partition as u32,
-            shard: record.shard,
-            rows: record.rows,
-            bytes: record.bytes,
-            failed_rows: record.failed_rows,
-            blobs: record.parts.iter().map(|p| p.blob).collect(),
-        })
-        .collect();
+    let rows: Vec<ShardRow> = records.iter().map(|(partition, record)| shard_row(*partition as u32, record)).collect();
     dataset.store.put_manifest(target.recipe, target.encoding, snapshot.id, &rows).map(Some)
 }
