@@ -52,9 +52,19 @@ fn main() {
         bench.files.len(),
         size(bench.bytes())
     );
-    bench.online();
-    bench.materialize();
-    bench.stored();
+    // `cargo bench --bench pipeline -- stored` measures that part alone.
+    let parts: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|p| p == part);
+    for (part, measure) in [
+        ("online", Bench::online as fn(&Bench)),
+        ("materialize", Bench::materialize),
+        ("stored", Bench::stored),
+        ("parquet", Bench::parquet),
+    ] {
+        if wanted(part) {
+            measure(&bench);
+        }
+    }
 }
 
 struct Bench {
@@ -129,9 +139,6 @@ impl Bench {
         self.store(Container::Arrow, Codec::None, THREADS);
         let resized = self.resized();
         println!("  (the memory buffer holds {})", size(resized.buffer.len() as u64));
-        let read = |reader: &Reader, epoch| {
-            rate(|| reader.epoch(epoch, 0).unwrap().map(|b| black_box(b.unwrap().rows).num_rows()).sum())
-        };
         let reader = self.reader();
         read(&reader, 1);
         let mut epoch = 1;
@@ -150,13 +157,19 @@ impl Bench {
             || read(&self.reader(), 1),
             || rate(|| resized.hash_and_copy(count)),
         );
+    }
+
+    /// Reading compressed shards, against decompressing the same bytes.
+    fn parquet(&self) {
+        let count = self.files.len();
+        let resized = self.resized();
         self.clear();
         self.store(Container::Parquet, Codec::Zstd(3), THREADS);
         let compressed = resized.compressed(3);
         report(
-            "stored resize (parquet zstd:3) / zstd",
+            "stored resize (parquet zstd:3) + crop / zstd",
             0.7,
-            || read(&self.stage_reader(), 1),
+            || read(&self.reader(), 1),
             || rate(|| decompress(&compressed, count)),
         );
     }
@@ -232,17 +245,10 @@ impl Bench {
     }
 
     fn reader(&self) -> Reader {
-        self.open(None, true)
-    }
-
-    fn stage_reader(&self) -> Reader {
-        self.open(Some("resize"), true)
-    }
-
-    fn open(&self, stage: Option<&str>, shuffle: bool) -> Reader {
         let opened = self.surrounded(|s| from_file(&self.file, Which::Current, 1, s)).unwrap();
         let batching = Batching::new(BATCH as u64, 0, 1, Tail::Short).unwrap();
-        let reading = Reading { split: Some("train"), stage, batching, shuffle: Some(shuffle), seed: 1, prefetch: 0 };
+        let reading =
+            Reading { split: Some("train"), stage: None, batching, shuffle: Some(true), seed: 1, prefetch: 0 };
         opened.reader(&reading, Pool::new(THREADS).unwrap()).unwrap()
     }
 }
@@ -293,6 +299,11 @@ fn decompress(chunks: &[(Vec<u8>, usize)], images: usize) -> usize {
         black_box(out);
     });
     images
+}
+
+/// Images a second of a whole epoch.
+fn read(reader: &Reader, epoch: u64) -> f64 {
+    rate(|| reader.epoch(epoch, 0).unwrap().map(|b| black_box(b.unwrap().rows).num_rows()).sum())
 }
 
 fn spread(index: usize, count: usize) -> usize {

@@ -9,6 +9,11 @@ use arrow::compute::{concat, concat_batches, interleave, take, take_record_batch
 use arrow::datatypes::{DataType, SchemaRef, UInt32Type};
 use std::sync::Arc;
 
+/// Rows go through the steps in groups of about this many bytes, so that what one step writes is still in the processor's
+/// cache when the next reads it.
+const GROUP_BYTES: u64 = 256 << 10;
+const GROUP_ROWS: u64 = 1024;
+
 #[derive(Debug, Clone)]
 pub struct Rows {
     /// `_key`, `_error`, then the stage's columns; `_row` is kept apart, in `source`.
@@ -54,6 +59,12 @@ impl Rows {
     pub fn slice(&self, offset: usize, length: usize) -> Rows {
         Rows { batch: self.batch.slice(offset, length), source: self.source.slice(offset, length) }
     }
+    /// The same rows, a group at a time; one empty group where there are none.
+    pub fn groups(&self) -> impl Iterator<Item = Rows> + '_ {
+        let bytes = batch_bytes(&self.batch, 0, self.len()) as u64;
+        let size = group_rows(bytes / self.len().max(1) as u64);
+        (0..self.len().max(1)).step_by(size).map(move |start| self.slice(start, size.min(self.len() - start)))
+    }
     pub fn take(&self, rows: &UInt32Array) -> Result<Rows> {
         let source = take(&self.source, rows, None)?;
         Ok(Rows { batch: take_record_batch(&self.batch, rows)?, source: source.as_primitive().clone() })
@@ -72,6 +83,10 @@ impl Rows {
 
     /// Rows `picks` = (part, row) in that order.
     pub fn gather(schema: &SchemaRef, parts: &[&Rows], picks: &[(usize, usize)]) -> Result<Rows> {
+        // A single row is not copied, and large rows come one by one.
+        if let [(part, row)] = picks {
+            return Ok(parts[*part].slice(*row, 1));
+        }
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
         for index in 0..schema.fields().len() {
             let arrays: Vec<&dyn Array> = parts.iter().map(|p| p.batch.column(index).as_ref()).collect();
@@ -128,6 +143,11 @@ impl Rows {
         columns[self.batch.schema_ref().index_of(ERROR)?] = Arc::new(named);
         Ok(Rows { batch: RecordBatch::try_new(self.batch.schema(), columns)?, source: self.source })
     }
+}
+
+/// How many rows of so many bytes each go through the steps together; at least 1.
+pub fn group_rows(bytes_per_row: u64) -> usize {
+    (GROUP_BYTES / bytes_per_row.max(1)).clamp(1, GROUP_ROWS) as usize
 }
 
 /// Bytes of the values of rows `offset..offset + length`, by their types alone: the same for the same values however

@@ -1,20 +1,22 @@
 //! Level 2: bytes by name. The only module that touches storage: publish atomically, map, list, spool. `local` is a
-//! directory as storage, `temporary` how bytes come to a name whole, `failure` what to say when the system refuses, and
+//! directory as storage, `temporary` how bytes come to a name whole,
+//! `spool` where they wait for it, `failure` what to say when the system refuses, and
 //! `map` the one place with `unsafe`. What the names mean is `store`'s business.
 
 mod failure;
 mod local;
 mod map;
+mod spool;
 mod temporary;
 
 use crate::error::{Error, Result};
 use arrow::buffer::Buffer;
 use local::Local;
+pub use spool::Spool;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use temporary::Temporary;
 
 /// A place that holds objects by name (`v1/blobs/ab/…`): today a local directory. Cheap to clone.
 ///
@@ -43,40 +45,6 @@ pub struct Object {
     pub modified_ms: i64,
 }
 
-/// Bounded local space for bytes whose digest is not known yet; unnamed where the file system can (`O_TMPFILE`), gone
-/// with its handle.
-#[derive(Debug)]
-pub struct Spool {
-    out: io::BufWriter<Temporary>,
-    bytes: u64,
-}
-
-/// Few and large writes, whatever the caller's.
-const SPOOL_BUFFER: usize = 1 << 20;
-
-impl Spool {
-    /// Bytes written so far.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// The error's kind stays; its text says which file, and what to try.
-    fn explain(&self, error: io::Error) -> io::Error {
-        io::Error::new(error.kind(), failure::failure("write", self.out.get_ref().path(), error))
-    }
-}
-
-impl io::Write for Spool {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes).map_err(|e| self.explain(e))?;
-        self.bytes += written as u64;
-        Ok(written)
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush().map_err(|e| self.explain(e))
-    }
-}
-
 impl Storage {
     /// A path or `file://` URL; other schemes are refused by name. Creates nothing.
     pub fn open(url: &str) -> Result<Self> {
@@ -86,18 +54,12 @@ impl Storage {
     }
 
     pub fn spool(&self) -> Result<Spool> {
-        Ok(Spool { out: io::BufWriter::with_capacity(SPOOL_BUFFER, self.local.temporary()?), bytes: 0 })
+        Ok(Spool::new(self.local.temporary()?))
     }
 
     /// Publishes a spool under `name`: synced, then visible at once and whole. `replace`: over what is there.
     pub fn publish(&self, spool: Spool, name: &str, replace: bool) -> Result<Put> {
-        let temporary = spool.out.into_inner().map_err(|e| {
-            let (error, out) = e.into_parts();
-            // The buffer is dropped by itself: writing it once more would fail once more.
-            let path = out.get_ref().path().to_owned();
-            drop(out.into_parts());
-            failure::failure("write", &path, error)
-        })?;
+        let temporary = spool.finish()?;
         self.local.publish(temporary, &self.path(name)?, replace)
     }
 

@@ -176,10 +176,12 @@ impl Run<'_> {
         let (pool, store) = (&self.options.pool, &self.dataset.store);
         let task = move |piece: Result<Piece>| {
             let rows = piece?.read()?;
-            let (begun, read) = (Instant::now(), rows.len());
             let mut wanted = Vec::new();
-            tree.run(rows, 0, 0, &mut |recipe, rows| wanted.push((recipe, rows, begun.elapsed().as_secs_f64())))?;
-            Ok((read, wanted))
+            for group in rows.groups() {
+                let begun = Instant::now();
+                tree.run(group, 0, 0, &mut |recipe, rows| wanted.push((recipe, rows, begun.elapsed().as_secs_f64())))?;
+            }
+            Ok((rows.len(), wanted))
         };
         let mut failures = BTreeMap::new();
         let source_bytes: u64 = self.snapshot.partition(partition).iter().map(|e| e.bytes).sum();

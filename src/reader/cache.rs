@@ -1,34 +1,47 @@
-//! What a reader holds while it reads: opened shards and decoded chunks, the least recently used out first. A chunk all
-//! of whose rows were handed out is let go at once, as no epoch needs a row twice.
+//! What a reader holds while it reads, bounded by weight: opened shards and decoded chunks. Under pressure values give up
+//! what they no longer need, then some are let go.
 
 use crate::error::Result;
 use std::collections::HashMap;
-use std::hash::Hash;
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Values made once per key, however many threads ask, bounded by weight.
+/// A value that may need less than it weighs.
+pub trait Held {
+    /// Weight that `shrink` would free at this time.
+    fn spare(&self) -> usize {
+        0
+    }
+    /// Frees it; the weight that remains.
+    fn shrink(&self) -> usize {
+        0
+    }
+}
+
+/// Values made once per key, however many threads ask.
 pub struct Cache<K, V> {
     limit: usize,
     state: Mutex<State<K, V>>,
+    dice: RandomState,
 }
 
 struct State<K, V> {
     slots: HashMap<K, Slot<V>>,
-    clock: u64,
     weight: usize,
+    thrown: u64,
 }
 
 struct Slot<V> {
     value: Arc<OnceLock<V>>,
     making: Arc<Mutex<()>>,
-    used: u64,
     weight: usize,
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
+impl<K: Clone + Eq + Hash, V: Clone + Held> Cache<K, V> {
     /// `limit`: the most weight held besides what is being made.
     pub fn new(limit: usize) -> Self {
-        Cache { limit, state: Mutex::new(State { slots: HashMap::new(), clock: 0, weight: 0 }) }
+        let state = State { slots: HashMap::new(), weight: 0, thrown: 0 };
+        Cache { limit, state: Mutex::new(state), dice: RandomState::new() }
     }
 
     /// The value of `key`, made by `make` (which also says its weight) where it isn't held.
@@ -45,42 +58,61 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         let (made, weight) = make()?;
         let made = value.get_or_init(|| made).clone();
         drop(guard);
-        self.weigh(key, weight);
+        self.weigh(key, &value, weight);
+        self.relieve(key);
         Ok(made)
     }
 
     pub fn remove(&self, key: &K) {
-        let mut state = self.state.lock().expect("no panics while locked");
-        if let Some(slot) = state.slots.remove(key) {
-            state.weight -= slot.weight;
-        }
+        self.state.lock().expect("no panics while locked").remove(key);
     }
 
     fn slot(&self, key: &K) -> (Arc<OnceLock<V>>, Arc<Mutex<()>>) {
         let mut state = self.state.lock().expect("no panics while locked");
-        state.clock += 1;
-        let used = state.clock;
-        let slot = state.slots.entry(key.clone()).or_insert_with(|| Slot {
-            value: Arc::new(OnceLock::new()),
-            making: Arc::new(Mutex::new(())),
-            used,
-            weight: 0,
-        });
-        slot.used = used;
+        let empty = || Slot { value: Arc::new(OnceLock::new()), making: Arc::new(Mutex::new(())), weight: 0 };
+        let slot = state.slots.entry(key.clone()).or_insert_with(empty);
         (slot.value.clone(), slot.making.clone())
     }
 
-    fn weigh(&self, key: &K, weight: usize) {
+    /// Notes the weight of a value that is still held.
+    fn weigh(&self, key: &K, value: &Arc<OnceLock<V>>, weight: usize) {
         let mut state = self.state.lock().expect("no panics while locked");
-        let Some(slot) = state.slots.get_mut(key) else { return };
-        slot.weight = weight;
-        state.weight += weight;
-        while state.weight > self.limit {
-            let oldest = state.slots.iter().filter(|(k, s)| s.weight > 0 && *k != key).min_by_key(|(_, s)| s.used);
-            let Some(oldest) = oldest.map(|(k, _)| k.clone()) else { break };
-            if let Some(slot) = state.slots.remove(&oldest) {
-                state.weight -= slot.weight;
+        let Some(slot) = state.slots.get_mut(key).filter(|slot| Arc::ptr_eq(&slot.value, value)) else { return };
+        let before = std::mem::replace(&mut slot.weight, weight);
+        state.weight = state.weight - before + weight;
+    }
+
+    /// Shrinks or lets go of values other than `keep` until the limit is kept.
+    fn relieve(&self, keep: &K) {
+        loop {
+            let mut state = self.state.lock().expect("no panics while locked");
+            if state.weight <= self.limit {
+                return;
             }
+            let others = || state.slots.iter().filter(|(key, slot)| slot.weight > 0 && *key != keep);
+            let spare = |slot: &Slot<V>| slot.value.get().map_or(0, Held::spare);
+            let most = others().map(|(key, slot)| (spare(slot), key, slot)).max_by_key(|(spare, ..)| *spare);
+            let Some((spare, key, slot)) = most else { return };
+            if 2 * spare >= slot.weight {
+                let (key, value) = (key.clone(), slot.value.clone());
+                drop(state);
+                let weight = value.get().map_or(0, Held::shrink);
+                self.weigh(&key, &value, weight);
+                continue;
+            }
+            // Rows are wanted in turn from all that is open: the least recently used would always be the one wanted next.
+            let chosen = self.dice.hash_one(state.thrown) as usize % others().count();
+            let chosen = others().nth(chosen).map(|(key, _)| key.clone());
+            state.thrown += 1;
+            chosen.iter().for_each(|key| state.remove(key));
+        }
+    }
+}
+
+impl<K: Eq + Hash, V> State<K, V> {
+    fn remove(&mut self, key: &K) {
+        if let Some(slot) = self.slots.remove(key) {
+            self.weight -= slot.weight;
         }
     }
 }
@@ -88,29 +120,61 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[derive(Debug, Clone)]
+    struct Value(u32, Arc<AtomicUsize>);
+
+    impl Held for Value {
+        fn spare(&self) -> usize {
+            self.1.load(Ordering::Relaxed)
+        }
+        fn shrink(&self) -> usize {
+            10 - self.1.swap(0, Ordering::Relaxed)
+        }
+    }
 
     #[test]
-    fn the_least_recently_used_goes_first_and_values_are_made_once() {
-        let cache: Cache<u32, u32> = Cache::new(2);
-        let made = Mutex::new(Vec::new());
-        let get = |k: u32| {
+    fn values_are_made_once_and_the_limit_is_kept() {
+        let cache: Cache<u32, Value> = Cache::new(30);
+        let made = AtomicUsize::new(0);
+        let get = |key: u32| {
             let make = || {
-                made.lock().unwrap().push(k);
-                Ok((k * 10, 1))
+                made.fetch_add(1, Ordering::Relaxed);
+                Ok((Value(key * 10, Arc::default()), 10))
             };
-            cache.get(&k, make).unwrap()
+            cache.get(&key, make).unwrap()
         };
-        assert_eq!([get(1), get(2), get(1), get(3), get(1), get(2)], [10, 20, 10, 30, 10, 20]);
-        assert_eq!(*made.lock().unwrap(), [1, 2, 3, 2]);
-        cache.remove(&1);
-        get(1);
-        assert_eq!(made.lock().unwrap().last(), Some(&1));
+        let count = || made.load(Ordering::Relaxed);
+        assert_eq!([get(1).0, get(2).0, get(3).0, get(1).0], [10, 20, 30, 10]);
+        assert_eq!(count(), 3);
+        // One of the three goes.
+        get(4);
+        assert_eq!(cache.state.lock().unwrap().slots.len(), 3);
+        assert_eq!(get(4).0, 40);
+        assert_eq!(count(), 4);
+        cache.remove(&4);
+        get(4);
+        assert_eq!(count(), 5);
+    }
+
+    #[test]
+    fn what_is_no_longer_needed_goes_before_any_value() {
+        let cache: Cache<u32, Value> = Cache::new(30);
+        let get = |key: u32| cache.get(&key, || Ok((Value(key, Arc::default()), 10))).unwrap();
+        let first = get(1);
+        (get(2), get(3));
+        first.1.store(6, Ordering::Relaxed);
+        get(4);
+        // 4 + 10 + 10 + 10 is too much still, and nothing else has anything to spare.
+        assert_eq!(first.1.load(Ordering::Relaxed), 0);
+        assert!(cache.state.lock().unwrap().weight <= 30);
     }
 
     #[test]
     fn a_failure_is_not_held() {
-        let cache: Cache<u32, u32> = Cache::new(2);
+        let cache: Cache<u32, Value> = Cache::new(2);
         assert!(cache.get(&1, || Err(crate::error::Error::corrupt("x"))).is_err());
-        assert_eq!(cache.get(&1, || Ok((5, 1))).unwrap(), 5);
+        assert_eq!(cache.get(&1, || Ok((Value(5, Arc::default()), 1))).unwrap().0, 5);
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::engine::dataset::Dataset;
 use crate::engine::known::Known;
-use crate::engine::rows::{Rows, batch_bytes};
+use crate::engine::rows::{Rows, group_rows};
 use crate::engine::stored::StoredShard;
 use crate::error::{Error, Kind, Result};
 use crate::format::encoding::{Codec, Container, Encoding};
@@ -16,7 +16,9 @@ use crate::id::Digest;
 use crate::plan::chain::Chain;
 use crate::plan::order::Row;
 use crate::plan::snapshot::Snapshot;
-use crate::reader::cache::Cache;
+use crate::reader::assemble::Assembly;
+use crate::reader::cache::{Cache, Held};
+use crate::reader::chunk::{Chunk, Kept};
 use crate::step::Cardinality;
 use arrow::array::{AsArray, RecordBatch, UInt32Array};
 use arrow::datatypes::{SchemaRef, UInt32Type};
@@ -27,10 +29,6 @@ use std::sync::{Arc, Mutex};
 const CHUNKS_BYTES: usize = 512 << 20;
 /// Shards held open at most.
 const SHARDS: usize = 4096;
-/// Rows go through the steps in groups of about this many bytes, so that they stay in the processor's cache.
-const GROUP_BYTES: u64 = 1 << 20;
-const GROUP_SAMPLES: usize = 8;
-const GROUP_ROWS: usize = 1024;
 
 pub struct Fetch {
     dataset: Dataset,
@@ -50,13 +48,21 @@ struct Shard {
     /// Stage index; 0 with no stored shard is the source.
     stage: usize,
     stored: Option<StoredShard>,
+    /// How many of its rows go through the steps together.
+    group: usize,
     /// The source row of each row, where the stage isn't one-to-one with the source.
     rows: Option<UInt32Array>,
 }
 
-struct Chunk {
-    rows: Rows,
-    handed_out: Mutex<usize>,
+impl Held for Arc<Shard> {}
+
+/// A chunk from which rows are gathered.
+struct Opened {
+    key: (u32, usize),
+    chunk: Arc<Chunk>,
+    kept: Arc<Kept>,
+    /// The rows taken.
+    numbers: Vec<usize>,
 }
 
 impl Fetch {
@@ -91,7 +97,7 @@ impl Fetch {
     /// The chain's last stage for these rows of its last deterministic stage, in their order.
     pub fn fetch(&self, rows: &[Row], seed: u64, epoch: u64) -> Result<RecordBatch> {
         let end = self.chain.stages.len() - 1;
-        let mut outputs = Vec::new();
+        let mut batch = Assembly::new(self.schema(), rows.len());
         let mut at = 0;
         let mut most = usize::MAX;
         while at < rows.len() {
@@ -99,7 +105,7 @@ impl Fetch {
             let taken = &rows[at..at + group.min(most)];
             match self.compute(taken, shard.stage, seed, epoch, end) {
                 Ok(done) => {
-                    outputs.push(done.batch);
+                    batch.push(&done.batch)?;
                     at += taken.len();
                     most = usize::MAX;
                 }
@@ -110,12 +116,7 @@ impl Fetch {
                 Err(error) => return Err(error),
             }
         }
-        match outputs.as_slice() {
-            [one] => Ok(one.clone()),
-            many => arrow::compute::concat_batches(&self.schema(), many).map_err(|e| {
-                Error::invalid(format!("{} rows don't fit in one batch; lower the batch size", rows.len())).caused_by(e)
-            }),
-        }
+        batch.finish()
     }
 
     /// The schema of what `fetch` returns.
@@ -127,17 +128,10 @@ impl Fetch {
     /// How many of the first rows to compute together: those that come from one stage, by size.
     fn group(&self, rows: &[Row]) -> Result<(usize, Arc<Shard>)> {
         let first = self.shard(rows[0].partition)?;
-        let limit = match &first.stored {
-            Some(stored) => {
-                let per_row = stored.record.bytes / stored.rows().max(1);
-                (GROUP_BYTES / per_row.max(1)).clamp(1, GROUP_ROWS as u64) as usize
-            }
-            None => GROUP_SAMPLES,
-        };
         // Rows whose number changes on the way are told apart by source row, which is unique within a partition only.
         let one_partition = self.changes_rows(first.stage);
         let mut count = 1;
-        while count < rows.len().min(limit) {
+        while count < rows.len().min(first.group) {
             let next = &rows[count];
             if next.partition != rows[0].partition {
                 let shard = self.shard(next.partition)?;
@@ -222,8 +216,7 @@ impl Fetch {
 
     /// Rows of one stage, by partition and row there, as one batch.
     fn gather(&self, picks: &[(u32, u64)], stage: usize) -> Result<Rows> {
-        let mut chunks: Vec<Arc<Chunk>> = Vec::new();
-        let mut keys: Vec<(u32, usize)> = Vec::new();
+        let mut opened: Vec<Opened> = Vec::new();
         let mut samples = Vec::new();
         let mut places = Vec::with_capacity(picks.len());
         for &(partition, row) in picks {
@@ -242,32 +235,37 @@ impl Fetch {
             if shard.stored.is_none() && self.source()?.entries_are_samples() {
                 continue;
             }
-            let key = (partition, chunk);
-            let index = match keys.iter().rposition(|k| *k == key) {
-                Some(index) => index,
+            let (key, number) = ((partition, chunk), (row - start) as usize);
+            let last = opened.iter().rposition(|o| o.key == key);
+            let found = last.and_then(|index| Some((index, opened[index].kept.find(number)?)));
+            let (index, place) = match found {
+                Some(found) => found,
                 None => {
-                    chunks.push(self.chunks.get(&key, || self.open_chunk(&shard, chunk, start))?);
-                    keys.push(key);
-                    keys.len() - 1
+                    let mut chunk = self.open_chunk(&shard, key, start)?;
+                    if chunk.kept.find(number).is_none() {
+                        // Handed out before and let go, but wanted again: for padding, or in another epoch.
+                        self.chunks.remove(&key);
+                        chunk = self.open_chunk(&shard, key, start)?;
+                    }
+                    let place = chunk.kept.find(number).ok_or_else(|| {
+                        Error::corrupt(format!("stage {} has no row {row} in a chunk", self.chain.stages[stage].name))
+                    })?;
+                    opened.push(chunk);
+                    (opened.len() - 1, place)
                 }
             };
-            places.push((index, (row - start) as usize));
+            places.push((index, place));
+            opened[index].numbers.push(number);
         }
         if places.is_empty() {
             return Rows::from_source(self.source()?.read_entries(&self.snapshot.entries, &samples)?, 0)
                 .map(|rows| with_source(rows, picks));
         }
-        let parts: Vec<&Rows> = chunks.iter().map(|c| &c.rows).collect();
-        let schema = parts[0].batch.schema();
-        if let Some((_, row)) = places.iter().find(|(chunk, row)| *row >= parts[*chunk].len()) {
-            return Err(Error::corrupt(format!("stage {} has no row {row} in a chunk", self.chain.stages[stage].name)));
-        }
-        let gathered = Rows::gather(&schema, &parts, &places)?;
-        for (chunk, key) in chunks.iter().zip(&keys) {
-            let mut handed_out = chunk.handed_out.lock().expect("no panics while locked");
-            *handed_out += places.iter().filter(|(c, _)| keys[*c] == *key).count();
-            if *handed_out >= chunk.rows.len() {
-                self.chunks.remove(key);
+        let parts: Vec<&Rows> = opened.iter().map(|o| &o.kept.rows).collect();
+        let gathered = Rows::gather(&parts[0].batch.schema(), &parts, &places)?;
+        for opened in opened {
+            if opened.chunk.hand_out(opened.numbers.into_iter()) {
+                self.chunks.remove(&opened.key);
             }
         }
         Ok(gathered)
@@ -299,22 +297,25 @@ impl Fetch {
         })
     }
 
-    fn open_chunk(&self, shard: &Shard, chunk: usize, start: u64) -> Result<(Arc<Chunk>, usize)> {
-        let rows = match &shard.stored {
-            Some(stored) => Rows::from_stored(stored.chunk(chunk, None)?, start)?,
-            None => {
-                let batches = self
-                    .source()?
-                    .read_stream(&self.snapshot.entries, chunk..chunk + 1)?
-                    .collect::<Result<Vec<_>>>()?;
-                let schema = self.source()?.schema()?;
-                Rows::from_source(arrow::compute::concat_batches(&schema, &batches)?, start)?
-            }
-        };
-        let plain = Encoding { container: Container::Arrow, codec: Codec::None };
-        let mapped = shard.stored.as_ref().is_some_and(|s| s.record.encoding == plain);
-        let weight = if mapped { 4096 } else { batch_bytes(&rows.batch, 0, rows.len()).max(1) };
-        Ok((Arc::new(Chunk { rows, handed_out: Mutex::new(0) }), weight))
+    fn open_chunk(&self, shard: &Shard, key: (u32, usize), start: u64) -> Result<Opened> {
+        let chunk = self.chunks.get(&key, || {
+            let chunk = Arc::new(self.decode_chunk(shard, key.1, start)?);
+            let weight = chunk.weight();
+            Ok((chunk, weight))
+        })?;
+        Ok(Opened { key, kept: chunk.kept(), chunk, numbers: Vec::new() })
+    }
+
+    fn decode_chunk(&self, shard: &Shard, chunk: usize, start: u64) -> Result<Chunk> {
+        if let Some(stored) = &shard.stored {
+            let plain = Encoding { container: Container::Arrow, codec: Codec::None };
+            let rows = Rows::from_stored(stored.chunk(chunk, None)?, start)?;
+            return Ok(Chunk::new(rows, stored.record.encoding == plain));
+        }
+        let source = self.source()?;
+        let batches = source.read_stream(&self.snapshot.entries, chunk..chunk + 1)?.collect::<Result<Vec<_>>>()?;
+        let batch = arrow::compute::concat_batches(&source.schema()?, &batches)?;
+        Ok(Chunk::new(Rows::from_source(batch, start)?, false))
     }
 
     fn shard(&self, partition: u32) -> Result<Arc<Shard>> {
@@ -322,11 +323,14 @@ impl Fetch {
             loop {
                 let (stage, record) = self.origin(partition as usize)?;
                 let Some(record) = record else {
-                    return Ok((Arc::new(Shard { stage: 0, stored: None, rows: None }), 1));
+                    let bytes: u64 = self.snapshot.partition(partition as usize).iter().map(|e| e.bytes).sum();
+                    let group = group_rows(bytes / self.snapshot.source_rows(partition as usize).max(1));
+                    return Ok((Arc::new(Shard { stage: 0, stored: None, group, rows: None }), 1));
                 };
                 let opened = StoredShard::open(&self.dataset.store, record.clone(), &self.chain.stages[stage].schema)
                     .and_then(|stored| {
-                        Ok(Shard { stage, rows: self.source_rows(&stored, stage)?, stored: Some(stored) })
+                        let group = group_rows(stored.record.bytes / stored.rows().max(1));
+                        Ok(Shard { stage, rows: self.source_rows(&stored, stage)?, group, stored: Some(stored) })
                     });
                 match opened {
                     Ok(shard) => return Ok((Arc::new(shard), 1)),

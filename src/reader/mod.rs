@@ -1,7 +1,10 @@
 //! Level 7: batches rebuilt from the nearest stored stage of each shard, in an order that is a pure function of seed, epoch
-//! and position, so that a cursor resumes anywhere. `fetch` gets rows by their place, `cache` holds what is open.
+//! and position, so that a cursor resumes anywhere. `fetch` gets rows by their place, `assemble` puts them together as
+//! batches, `cache` holds what is open, `chunk` what is left of a chunk.
 
+mod assemble;
 mod cache;
+mod chunk;
 mod fetch;
 
 use crate::engine::dataset::{Dataset, Split};
