@@ -35,6 +35,10 @@ pub(super) enum Container {
 
 impl Container {
     pub fn open(opened: &Opened, parquet: bool) -> Result<Self> {
+        if let Some(compression) = opened.compression()? {
+            let key = opened.key();
+            return Err(Error::invalid(format!("{key} is compressed with {compression} as a whole; decompress it")));
+        }
         Ok(if parquet {
             Container::Parquet(ParquetFile::open(opened)?)
         } else {

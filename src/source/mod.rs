@@ -6,6 +6,7 @@
 
 mod batch;
 mod columnar;
+pub mod compression;
 mod csv;
 mod files;
 mod ipc;

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Identity};
 use crate::id::Digest;
 use crate::source::ListOptions;
+use crate::source::compression;
 use crate::source::pattern::Patterns;
 use crate::source::validator::{Cache, Part, Validator, now_ns};
 use crate::source::walk::{Found, paths, walk};
@@ -89,14 +90,7 @@ impl Opened {
     pub fn compression(&self) -> Result<Option<&'static str>> {
         let mut magic = [0; 10];
         let known = self.file.read_at(&mut magic, 0).map_err(|e| Error::io(format!("cannot read {}", self.key), e))?;
-        Ok(match magic.get(..known).unwrap_or_default() {
-            [0x1f, 0x8b, ..] => Some("gzip"),
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
-            // Text may begin with the first four of these.
-            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, 0x53, 0x59] => Some("bzip2"),
-            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some("xz"),
-            _ => None,
-        })
+        Ok(compression::by_bytes(magic.get(..known).unwrap_or_default()))
     }
     /// Errors with a `Conflict` where the file was touched since it was opened.
     pub fn unchanged(&self) -> Result<()> {
