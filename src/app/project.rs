@@ -1,21 +1,18 @@
 //! A pipeline file, opened: its source, its chains and its store, ready for every command.
 
-use crate::app::{classes, labels};
-use crate::engine::dataset::{Dataset, Split};
+use crate::app::{chains, classes, labels};
+use crate::engine::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::format::head::{PipelineHead, RecipeHead, SnapshotHead, StageHead, TableRef};
 use crate::format::table::Entries;
-use crate::format::{VERSION, canonical, schema};
+use crate::format::{VERSION, schema};
 use crate::id::Digest;
-use crate::plan::chain::{Chain, Named};
 use crate::plan::order::{DEFAULT_LANES, default_block};
 use crate::plan::partition::Layout;
 use crate::plan::snapshot::Snapshot;
 use crate::source::{ListOptions, Source};
-use crate::spec::node::Span;
-use crate::spec::pipeline::{self, EntryOrder, IdentityMode, Pipeline, SourceKind};
-use crate::step::registry::{self, Build};
-use crate::step::{Step, table};
+use crate::spec::pipeline::{EntryOrder, IdentityMode, Pipeline, SourceKind};
+use crate::step::table;
 use crate::store::Store;
 use arrow::datatypes::SchemaRef;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,7 +58,7 @@ impl Project {
         let source = Arc::new(source);
         let mut notes = Vec::new();
         let resolved = resolve_classes(&pipeline, &source, &input, &base, surroundings, &mut notes)?;
-        let splits = chains(&resolved, &source.describe(), &input, &base)?;
+        let splits = chains::bind(&resolved, &source.describe(), &input, &base)?;
         Ok(Project {
             dataset: Dataset { name: pipeline.name.clone(), source: Some(source.clone()), splits, store },
             pipeline,
@@ -212,67 +209,6 @@ pub fn order_parameters(pipeline: &Pipeline, snapshot: &Snapshot) -> (u32, u32) 
     let mean = snapshot.bytes().checked_div(snapshot.rows()).unwrap_or(0);
     let block = pipeline.order.block.unwrap_or_else(|| default_block(layout(pipeline) == Layout::Hash, mean, lanes));
     (lanes, block)
-}
-
-/// Binds every step to the schema that reaches it, for each split.
-pub fn chains(pipeline: &Pipeline, source: &canonical::Value, input: &SchemaRef, base: &Path) -> Result<Vec<Split>> {
-    let mut shared = Binder { base, schema: input.clone(), steps: Vec::new() };
-    shared.filter(pipeline.source.filter.as_ref())?;
-    shared.bind(&pipeline.steps)?;
-    let chain = |split: Option<&pipeline::Split>, bound: &Binder| {
-        let names = pipeline.stage_names(split)?.into_iter().skip(1);
-        let steps = names.zip(&bound.steps).enumerate().map(|(index, (name, step))| Named {
-            name,
-            step: step.clone(),
-            own: index >= shared.steps.len(),
-        });
-        Chain::new(source, input.clone(), steps.collect())
-    };
-    if pipeline.splits.is_empty() {
-        return Ok(vec![Split { name: None, chain: chain(None, &shared)?, shuffle: None }]);
-    }
-    let mut splits = Vec::new();
-    for split in &pipeline.splits {
-        let mut bound = shared.clone();
-        bound.filter(split.filter.as_ref())?;
-        bound.bind(&split.steps)?;
-        splits.push(Split {
-            name: Some(split.name.clone()),
-            chain: chain(Some(split), &bound)?,
-            shuffle: split.shuffle,
-        });
-    }
-    Ok(splits)
-}
-
-/// Steps bound one after the other, and the schema that the next one sees.
-#[derive(Clone)]
-struct Binder<'a> {
-    base: &'a Path,
-    schema: SchemaRef,
-    steps: Vec<Arc<dyn Step>>,
-}
-
-impl Binder<'_> {
-    fn filter(&mut self, filter: Option<&(String, Span)>) -> Result<()> {
-        match filter {
-            Some((text, span)) => table::filter_step(text, span, &self.schema).map(|step| self.push(step)),
-            None => Ok(()),
-        }
-    }
-
-    fn bind(&mut self, steps: &[pipeline::Step]) -> Result<()> {
-        for step in steps {
-            let request = Build { params: &step.params, span: &step.span, input: &self.schema, base: self.base };
-            self.push(registry::build(&step.name, &request)?);
-        }
-        Ok(())
-    }
-
-    fn push(&mut self, step: Arc<dyn Step>) {
-        self.schema = step.output_schema().clone();
-        self.steps.push(step);
-    }
 }
 
 /// Opens the source with the input schema that an earlier listing by the same reader recorded, if there is one.
