@@ -63,7 +63,8 @@ fn stored(step: &str, stages: &[&str]) -> (Dataset, [Vec<RecordBatch>; 2]) {
     let prepared = Prepared::new(&project, snapshot, &Request { stages, container: None, codec: None }).unwrap();
     let pool = Pool::new(2).unwrap();
     let stop = AtomicBool::new(false);
-    let options = Options { pool, on_error: project.pipeline.on_error, stop: &stop, progress: &|_| {} };
+    let options =
+        Options { pool, on_error: project.pipeline.on_error, stop: &stop, retry_after: &[], progress: &|_| {} };
     prepared.run(&project, &options).unwrap();
     let opened = Opened {
         snapshot: Arc::new(project.list(&|_, _| {}).unwrap()),
