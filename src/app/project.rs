@@ -25,7 +25,7 @@ pub struct Surroundings<'a> {
     pub store: Option<String>,
     /// `${VAR}` of the pipeline file.
     pub variables: &'a dyn Fn(&str) -> Option<String>,
-    /// Where validators are kept between listings.
+    /// Where digests of source files are kept by their validators.
     pub cache: Option<PathBuf>,
     pub threads: usize,
     /// Called with (entries listed, bytes hashed) while listing.
@@ -40,7 +40,6 @@ pub struct Project {
     pub input: SchemaRef,
     /// Things worth saying once, such as a classes file that was written.
     pub notes: Vec<String>,
-    cache: Option<PathBuf>,
     threads: usize,
 }
 
@@ -53,7 +52,7 @@ impl Project {
         let pipeline = Pipeline::read(&text, path, surroundings.variables)?;
         let base = base(path);
         let store = Store::open(&store_url(&pipeline, &base, surroundings.store.as_deref()))?;
-        let source = open_source(&pipeline, &base, &store)?;
+        let source = open_source(&pipeline, &base, &store, surroundings)?;
         let input = source.schema()?;
         let source = Arc::new(source);
         let mut notes = Vec::new();
@@ -65,14 +64,13 @@ impl Project {
             source,
             input,
             notes,
-            cache: surroundings.cache.clone(),
             threads: surroundings.threads,
         })
     }
 
     /// Lists the source afresh and puts its entries into partitions; publishes nothing.
     pub fn list(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Snapshot> {
-        let listing = self.source.list(&ListOptions { cache: self.cache.clone(), threads: self.threads, progress })?;
+        let listing = self.source.list(&ListOptions { threads: self.threads, progress })?;
         Snapshot::new(listing, layout(&self.pipeline), self.pipeline.partition)
     }
 
@@ -163,8 +161,8 @@ fn resolve_classes(
                     "`classes: auto` finds the names in the source, which has no column {column:?}; list the classes, or name a file with one a line"
                 ))
             })?;
-            let (cache, threads) = (surroundings.cache.clone(), surroundings.threads);
-            let listing = source.list(&ListOptions { cache, threads, progress: surroundings.progress })?;
+            let (threads, progress) = (surroundings.threads, surroundings.progress);
+            let listing = source.list(&ListOptions { threads, progress })?;
             let entries = Entries { entries: listing.entries, carried: listing.carried };
             classes::collect(field, source.column(&entries, column)?)
         };
@@ -212,11 +210,12 @@ pub fn order_parameters(pipeline: &Pipeline, snapshot: &Snapshot) -> (u32, u32) 
 }
 
 /// Opens the source with the input schema that an earlier listing by the same reader recorded, if there is one.
-fn open_source(pipeline: &Pipeline, base: &Path, store: &Store) -> Result<Source> {
-    let source = Source::open(&pipeline.source, base, None)?;
+fn open_source(pipeline: &Pipeline, base: &Path, store: &Store, surroundings: &Surroundings) -> Result<Source> {
+    let open = |recorded| Source::open(&pipeline.source, base, recorded, surroundings.cache.clone());
+    let source = open(None)?;
     match store.current_snapshot(&pipeline.name)? {
         Some(head) if head.reader == source.describe().to_json() => {
-            Source::open(&pipeline.source, base, Some(Arc::new(schema::decode(&head.input_schema)?)))
+            open(Some(Arc::new(schema::decode(&head.input_schema)?)))
         }
         _ => Ok(source),
     }

@@ -131,12 +131,10 @@ impl Columnar {
             };
             Ok(container.groups().into_iter().enumerate().map(part).collect())
         })?;
+        self.root.know(found.iter().zip(&scanned));
         let mut entries = Vec::new();
         for (file, scanned) in found.iter().zip(&scanned) {
             let mut first_row = 0;
-            if let (Some(part), true) = (scanned.parts.first(), scanned.settled) {
-                self.root.remember(&file.key, scanned.validator, part.digest);
-            }
             for part in &scanned.parts {
                 entries.push(Entry {
                     key: format!("{}#{first_row}", file.key),
