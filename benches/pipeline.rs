@@ -239,7 +239,8 @@ impl Bench {
         let request = Request { stages: vec!["resize".into()], container: Some(container), codec: Some(codec) };
         let stop = AtomicBool::new(false);
         let pool = Pool::new(threads).unwrap();
-        let options = Options { pool, on_error: project.pipeline.on_error, stop: &stop, progress: &|_| {} };
+        let options =
+            Options { pool, on_error: project.pipeline.on_error, stop: &stop, retry_after: &[], progress: &|_| {} };
         let done = Prepared::new(&project, snapshot, &request).unwrap().run(&project, &options).unwrap();
         assert!(done.manifests[0].is_some());
     }

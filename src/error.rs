@@ -113,6 +113,18 @@ impl Error {
         &self.message
     }
 
+    /// Whether a disk or quota without room is the cause: trying again is in vain until there is some.
+    pub fn is_disk_full(&self) -> bool {
+        let mut next = Some(self as &(dyn StdError + 'static));
+        while let Some(error) = next {
+            if let Some(io) = error.downcast_ref::<std::io::Error>() {
+                return matches!(io.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded);
+            }
+            next = error.source();
+        }
+        false
+    }
+
     /// The message followed by each cause, on one line.
     pub fn chain(&self) -> String {
         let mut text = self.message.clone();
@@ -162,5 +174,12 @@ mod tests {
         assert_eq!(error.to_string(), "stage resize");
         assert_eq!(error.kind(), Kind::NotFound);
         assert_eq!(error.chain(), "stage resize: cannot read a.jpg: entity not found");
+    }
+
+    #[test]
+    fn a_full_disk_is_known_by_its_cause() {
+        let of = |kind: std::io::ErrorKind| Error::io("cannot write", kind.into()).during("shard 3").is_disk_full();
+        assert!(of(std::io::ErrorKind::StorageFull) && of(std::io::ErrorKind::QuotaExceeded));
+        assert!(!of(std::io::ErrorKind::TimedOut) && !Error::unavailable("the disk is full").is_disk_full());
     }
 }

@@ -1,8 +1,9 @@
-//! Level 9: what the command line and Python share: a pipeline file opened (`project`), what to store (`targets`), a
-//! dataset opened for reading (`open`), what a store holds (`catalog`), plain directories (`export`), starter pipelines
-//! (`init`), class names (`labels`, `classes`).
+//! Level 9: what the command line and Python share: a pipeline file opened (`project`), its steps bound (`chains`), what to
+//! store (`targets`), a dataset opened for reading (`open`), what a store holds (`catalog`), plain directories (`export`),
+//! starter pipelines (`init`), class names (`labels`, `classes`).
 
 pub mod catalog;
+pub mod chains;
 pub mod check;
 pub mod classes;
 pub mod explain;

@@ -1,7 +1,8 @@
 //! A dataset opened for reading: which snapshot, which order table, and the words that say from where it is served.
 
-use crate::app::explain::{near_miss, sentence};
-use crate::app::project::{Project, Surroundings, chains, order_parameters};
+use crate::app::chains;
+use crate::app::explain::near_miss;
+use crate::app::project::{Project, Surroundings, order_parameters};
 use crate::engine::count;
 use crate::engine::dataset::{Dataset, Split};
 use crate::engine::pool::Pool;
@@ -10,7 +11,6 @@ use crate::format::canonical;
 use crate::format::{head, schema};
 use crate::id::SnapshotId;
 use crate::plan::chain::{Chain, SOURCE};
-use crate::plan::explain::first_difference;
 use crate::plan::order::batch::Batching;
 use crate::plan::snapshot::Snapshot;
 use crate::reader::{Options, Origin, Reader};
@@ -87,7 +87,8 @@ pub fn from_file(path: &Path, which: Which, listed_ms: i64, surroundings: &Surro
     Ok(Opened { pipeline: project.pipeline, dataset: project.dataset, snapshot: Arc::new(snapshot), fresh, notes })
 }
 
-/// Opens a dataset from its store alone: no pipeline file, no source.
+/// Opens a dataset from its store alone: no pipeline file, no source. Stages are served under the recipe keys that the
+/// pipeline's head records; only a step that must be run has to be in this build as it was when the store was written.
 pub fn from_store(url: &str, name: &str, which: Which) -> Result<Opened> {
     let store = Store::open(url)?;
     let head = store.pipeline(name)?.ok_or_else(|| {
@@ -104,8 +105,7 @@ pub fn from_store(url: &str, name: &str, which: Which) -> Result<Opened> {
     };
     let input = Arc::new(schema::decode(&snapshot_head.input_schema)?);
     let reader = canonical::Value::try_from(&snapshot_head.reader)?;
-    let splits = chains(&pipeline, &reader, &input, Path::new("."))?;
-    same_recipes(&store, &head, &splits)?;
+    let splits = chains::recorded(&store, &head, &pipeline, &reader, &input)?;
     let snapshot = load(&store, &snapshot_head)?;
     let dataset = Dataset { name: name.to_owned(), source: None, splits, store };
     Ok(Opened { pipeline, dataset, snapshot: Arc::new(snapshot), fresh: false, notes: Vec::new() })
@@ -115,6 +115,7 @@ impl Opened {
     /// Opens a reader; the order table is counted, and stored, where it never was.
     pub fn reader(&self, reading: &Reading, pool: Pool) -> Result<Reader> {
         let split = self.split(reading)?;
+        self.runnable(&split.chain)?;
         let order = count::order(&self.dataset, &self.snapshot, &split, None, Some(&pool))?;
         let order = order.ok_or_else(|| Error::internal("no order table was counted"))?;
         // A store that can't be written keeps no order table; it is counted again next time.
@@ -162,6 +163,17 @@ impl Opened {
         )))
     }
 
+    /// Refuses a chain in which a step that must be run, as no stage behind it has a stored shard, isn't in this build.
+    fn runnable(&self, chain: &Chain) -> Result<()> {
+        let Some(lacking) = chain.stages.iter().rposition(|stage| stage.lacking.is_some()) else { return Ok(()) };
+        for stage in chain.stages[lacking..].iter().filter(|stage| stage.deterministic) {
+            if !self.dataset.store.encodings(stage.recipe)?.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(chain.stages[lacking].cannot_compute())
+    }
+
     /// The split that is read, up to the stage that is named.
     fn split(&self, reading: &Reading) -> Result<Split> {
         let mut split = self.dataset.split(reading.split)?.clone();
@@ -202,27 +214,6 @@ pub fn load(store: &Store, head: &head::SnapshotHead) -> Result<Snapshot> {
         )));
     }
     Ok(snapshot)
-}
-
-/// Refuses a pipeline whose stages mean something else to this build than to the one that wrote them.
-fn same_recipes(store: &Store, head: &head::PipelineHead, splits: &[Split]) -> Result<()> {
-    for (split, stage) in splits.iter().flat_map(|split| split.chain.stages.iter().map(move |stage| (split, stage))) {
-        let own = stage.own.then(|| split.name.clone()).flatten();
-        let written = head.stages.iter().find(|s| s.name == stage.name && s.split == own);
-        let Some(written) = written.filter(|w| w.recipe != stage.recipe) else { continue };
-        let document = store.recipe(written.recipe)?.map(|h| canonical::Value::try_from(&h.document)).transpose()?;
-        let why = document.and_then(|before| first_difference(&before, &stage.document));
-        return Err(Error::invalid(format!(
-            "stage {} of pipeline {:?} has the recipe {} in the store and {} to this Forebay{}; open the pipeline file, or use \
-             the Forebay that wrote the store",
-            stage.name,
-            head.name,
-            written.recipe.short(),
-            stage.recipe.short(),
-            why.map_or(String::new(), |d| format!(" ({})", sentence(&d))),
-        )));
-    }
-    Ok(())
 }
 
 /// By the manifests' names alone: one that is damaged must not keep the shards, each of which has its own record, from

@@ -1,21 +1,18 @@
 //! A pipeline file, opened: its source, its chains and its store, ready for every command.
 
-use crate::app::{classes, labels};
-use crate::engine::dataset::{Dataset, Split};
+use crate::app::{chains, classes, labels};
+use crate::engine::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::format::head::{PipelineHead, RecipeHead, SnapshotHead, StageHead, TableRef};
 use crate::format::table::Entries;
-use crate::format::{VERSION, canonical, schema};
+use crate::format::{VERSION, schema};
 use crate::id::Digest;
-use crate::plan::chain::{Chain, Named};
 use crate::plan::order::{DEFAULT_LANES, default_block};
 use crate::plan::partition::Layout;
 use crate::plan::snapshot::Snapshot;
 use crate::source::{ListOptions, Source};
-use crate::spec::node::Span;
-use crate::spec::pipeline::{self, EntryOrder, IdentityMode, Pipeline, SourceKind};
-use crate::step::registry::{self, Build};
-use crate::step::{Step, table};
+use crate::spec::pipeline::{EntryOrder, IdentityMode, Pipeline, SourceKind};
+use crate::step::table;
 use crate::store::Store;
 use arrow::datatypes::SchemaRef;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +25,7 @@ pub struct Surroundings<'a> {
     pub store: Option<String>,
     /// `${VAR}` of the pipeline file.
     pub variables: &'a dyn Fn(&str) -> Option<String>,
-    /// Where validators are kept between listings.
+    /// Where digests of source files are kept by their validators.
     pub cache: Option<PathBuf>,
     pub threads: usize,
     /// Called with (entries listed, bytes hashed) while listing.
@@ -43,7 +40,6 @@ pub struct Project {
     pub input: SchemaRef,
     /// Things worth saying once, such as a classes file that was written.
     pub notes: Vec<String>,
-    cache: Option<PathBuf>,
     threads: usize,
 }
 
@@ -56,26 +52,25 @@ impl Project {
         let pipeline = Pipeline::read(&text, path, surroundings.variables)?;
         let base = base(path);
         let store = Store::open(&store_url(&pipeline, &base, surroundings.store.as_deref()))?;
-        let source = open_source(&pipeline, &base, &store)?;
+        let source = open_source(&pipeline, &base, &store, surroundings)?;
         let input = source.schema()?;
         let source = Arc::new(source);
         let mut notes = Vec::new();
         let resolved = resolve_classes(&pipeline, &source, &input, &base, surroundings, &mut notes)?;
-        let splits = chains(&resolved, &source.describe(), &input, &base)?;
+        let splits = chains::bind(&resolved, &source.describe(), &input, &base)?;
         Ok(Project {
             dataset: Dataset { name: pipeline.name.clone(), source: Some(source.clone()), splits, store },
             pipeline,
             source,
             input,
             notes,
-            cache: surroundings.cache.clone(),
             threads: surroundings.threads,
         })
     }
 
     /// Lists the source afresh and puts its entries into partitions; publishes nothing.
     pub fn list(&self, progress: &(dyn Fn(u64, u64) + Sync)) -> Result<Snapshot> {
-        let listing = self.source.list(&ListOptions { cache: self.cache.clone(), threads: self.threads, progress })?;
+        let listing = self.source.list(&ListOptions { threads: self.threads, progress })?;
         Snapshot::new(listing, layout(&self.pipeline), self.pipeline.partition)
     }
 
@@ -166,8 +161,8 @@ fn resolve_classes(
                     "`classes: auto` finds the names in the source, which has no column {column:?}; list the classes, or name a file with one a line"
                 ))
             })?;
-            let (cache, threads) = (surroundings.cache.clone(), surroundings.threads);
-            let listing = source.list(&ListOptions { cache, threads, progress: surroundings.progress })?;
+            let (threads, progress) = (surroundings.threads, surroundings.progress);
+            let listing = source.list(&ListOptions { threads, progress })?;
             let entries = Entries { entries: listing.entries, carried: listing.carried };
             classes::collect(field, source.column(&entries, column)?)
         };
@@ -214,73 +209,13 @@ pub fn order_parameters(pipeline: &Pipeline, snapshot: &Snapshot) -> (u32, u32) 
     (lanes, block)
 }
 
-/// Binds every step to the schema that reaches it, for each split.
-pub fn chains(pipeline: &Pipeline, source: &canonical::Value, input: &SchemaRef, base: &Path) -> Result<Vec<Split>> {
-    let mut shared = Binder { base, schema: input.clone(), steps: Vec::new() };
-    shared.filter(pipeline.source.filter.as_ref())?;
-    shared.bind(&pipeline.steps)?;
-    let chain = |split: Option<&pipeline::Split>, bound: &Binder| {
-        let names = pipeline.stage_names(split)?.into_iter().skip(1);
-        let steps = names.zip(&bound.steps).enumerate().map(|(index, (name, step))| Named {
-            name,
-            step: step.clone(),
-            own: index >= shared.steps.len(),
-        });
-        Chain::new(source, input.clone(), steps.collect())
-    };
-    if pipeline.splits.is_empty() {
-        return Ok(vec![Split { name: None, chain: chain(None, &shared)?, shuffle: None }]);
-    }
-    let mut splits = Vec::new();
-    for split in &pipeline.splits {
-        let mut bound = shared.clone();
-        bound.filter(split.filter.as_ref())?;
-        bound.bind(&split.steps)?;
-        splits.push(Split {
-            name: Some(split.name.clone()),
-            chain: chain(Some(split), &bound)?,
-            shuffle: split.shuffle,
-        });
-    }
-    Ok(splits)
-}
-
-/// Steps bound one after the other, and the schema that the next one sees.
-#[derive(Clone)]
-struct Binder<'a> {
-    base: &'a Path,
-    schema: SchemaRef,
-    steps: Vec<Arc<dyn Step>>,
-}
-
-impl Binder<'_> {
-    fn filter(&mut self, filter: Option<&(String, Span)>) -> Result<()> {
-        match filter {
-            Some((text, span)) => table::filter_step(text, span, &self.schema).map(|step| self.push(step)),
-            None => Ok(()),
-        }
-    }
-
-    fn bind(&mut self, steps: &[pipeline::Step]) -> Result<()> {
-        for step in steps {
-            let request = Build { params: &step.params, span: &step.span, input: &self.schema, base: self.base };
-            self.push(registry::build(&step.name, &request)?);
-        }
-        Ok(())
-    }
-
-    fn push(&mut self, step: Arc<dyn Step>) {
-        self.schema = step.output_schema().clone();
-        self.steps.push(step);
-    }
-}
-
 /// Opens the source with the input schema that an earlier listing by the same reader recorded, if there is one.
-fn open_source(pipeline: &Pipeline, base: &Path, store: &Store) -> Result<Source> {
-    let source = Source::open(&pipeline.source, base, None)?;
+fn open_source(pipeline: &Pipeline, base: &Path, store: &Store, surroundings: &Surroundings) -> Result<Source> {
+    let open = |recorded| Source::open(&pipeline.source, base, recorded, surroundings.cache.clone());
+    let source = open(None)?;
     match store.current_snapshot(&pipeline.name)? {
         Some(head) if head.reader == source.describe().to_json() => {
-            Source::open(&pipeline.source, base, Some(Arc::new(schema::decode(&head.input_schema)?)))
+            open(Some(Arc::new(schema::decode(&head.input_schema)?)))
         }
         _ => Ok(source),
     }

@@ -1,11 +1,10 @@
 //! `forebay export`: a stored stage as a plain directory.
 
-use crate::app::{catalog, export};
+use crate::app::export;
 use crate::cli::Context;
 use crate::cli::output::count;
-use crate::cli::place::Place;
+use crate::cli::place::{Found, StoredStage};
 use crate::error::Result;
-use crate::format::encoding::Container;
 use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
@@ -17,26 +16,14 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:\n  forebay export photos.yaml --stage resize --to ./resized")]
 pub struct Arguments {
     #[command(flatten)]
-    place: Place,
-    /// A stage's name [default: the latest that is stored whole]
-    #[arg(long)]
-    stage: Option<String>,
-    /// Which split's stage, where splits differ
-    #[arg(long)]
-    split: Option<String>,
-    /// `arrow` or `parquet`, where the stage is stored as both
-    #[arg(long, value_name = "FORMAT")]
-    format: Option<Container>,
+    which: StoredStage,
     /// The directory to make
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
 }
 
 pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
-    let (store, name) = arguments.place.open(context)?;
-    let pipeline = catalog::pipeline(&store, name.as_deref())?;
-    let (stage, split) = (arguments.stage.as_deref(), arguments.split.as_deref());
-    let stored = catalog::stored_stage(&store, &pipeline, stage, split, arguments.format)?;
+    let Found { store, stored, .. } = arguments.which.open(context)?;
     let done = export::export(&store, &stored, &arguments.to)?;
     let document = json!({
         "stage": stored.stage.name, "encoding": stored.manifest.encoding, "rows": stored.manifest.rows,

@@ -1,8 +1,7 @@
 //! `forebay files`: the files of a stored stage, for other tools.
 
-use crate::app::catalog;
 use crate::cli::Context;
-use crate::cli::place::Place;
+use crate::cli::place::{Found, StoredStage};
 use crate::error::{Error, Result};
 use crate::format::encoding::Container;
 use clap::{Args, ValueEnum};
@@ -28,35 +27,23 @@ enum Form {
   duckdb -c \"$(forebay files photos.yaml --stage resize --as duckdb)\"")]
 pub struct Arguments {
     #[command(flatten)]
-    place: Place,
-    /// A stage's name [default: the latest that is stored whole]
-    #[arg(long)]
-    stage: Option<String>,
-    /// Which split's stage, where splits differ
-    #[arg(long)]
-    split: Option<String>,
-    /// `arrow` or `parquet`, where the stage is stored as both
-    #[arg(long, value_name = "FORMAT")]
-    format: Option<Container>,
+    which: StoredStage,
     /// How to print them
     #[arg(long = "as", value_name = "FORM", default_value = "txt")]
     form: Form,
 }
 
 pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
-    let (store, name) = arguments.place.open(context)?;
-    let pipeline = catalog::pipeline(&store, name.as_deref())?;
-    let (stage, split) = (arguments.stage.as_deref(), arguments.split.as_deref());
-    let wanted = match (arguments.form, arguments.format) {
-        (Form::Duckdb, Some(Container::Arrow)) => {
+    let mut which = arguments.which;
+    if arguments.form == Form::Duckdb {
+        if which.format == Some(Container::Arrow) {
             return Err(Error::invalid(
                 "DuckDB reads parquet only; materialize with --format parquet, or use --as polars",
             ));
         }
-        (Form::Duckdb, None) => Some(Container::Parquet),
-        (_, format) => format,
-    };
-    let stored = catalog::stored_stage(&store, &pipeline, stage, split, wanted)?;
+        which.format = Some(Container::Parquet);
+    }
+    let Found { store, stored, .. } = which.open(context)?;
     let paths: Vec<PathBuf> = stored.paths(&store)?.into_iter().map(|p| std::path::absolute(&p).unwrap_or(p)).collect();
     let texts: Vec<String> = paths.iter().map(|p| p.to_string_lossy().into_owned()).collect();
     if context.out.json || arguments.form == Form::Json {

@@ -9,7 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::encoding::{Codec, Container};
 use crate::materialize::Target;
 use crate::materialize::estimate::Estimate;
-use crate::materialize::run::Options;
+use crate::materialize::run::{Options, RETRY_AFTER};
 use crate::spec::size;
 use clap::Args;
 use serde_json::{Value, json};
@@ -89,6 +89,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         pool: Pool::new(context.threads())?,
         on_error: project.pipeline.on_error,
         stop: &context.stop,
+        retry_after: &RETRY_AFTER,
         progress: &|event| storing.update(event),
     };
     let targets = prepared.targets.targets.clone();
@@ -269,10 +270,12 @@ fn show_failures(arguments: &Arguments, context: &Context, project: &Project, do
     for (partition, error) in &outcome.errors {
         eprintln!("  partition {partition}: {}", error.chain());
     }
-    if let Some((_, error)) = outcome.errors.first() {
+    if let Some((_, first)) = outcome.errors.first() {
         let shards = count(outcome.errors.len() as u64, "partition");
+        // What may help without mending anything is said by the exit code.
+        let retry = outcome.errors.iter().any(|(_, error)| error.kind() == Kind::Unavailable);
         return Err(Error::new(
-            error.kind(),
+            if retry { Kind::Unavailable } else { first.kind() },
             format!("{shards} could not be stored; all others are. Run the command again once mended"),
         ));
     }

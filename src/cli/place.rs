@@ -1,8 +1,11 @@
-//! Which store a command is about: given by a pipeline file, by a path, or by `--store`.
+//! Which store a command is about: given by a pipeline file, by a path, or by `--store`; and which stored stage.
 
+use crate::app::catalog;
 use crate::app::project::{base, store_url};
 use crate::cli::Context;
 use crate::error::{Error, Result};
+use crate::format::encoding::Container;
+use crate::format::head::PipelineHead;
 use crate::spec::pipeline::Pipeline;
 use crate::store::Store;
 use clap::Args;
@@ -16,6 +19,39 @@ pub struct Place {
     /// A pipeline's name, where the store holds several
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
+}
+
+/// A stage that is stored whole.
+#[derive(Args, Clone)]
+pub struct StoredStage {
+    #[command(flatten)]
+    place: Place,
+    /// A stage's name [default: the latest that is stored whole]
+    #[arg(long)]
+    stage: Option<String>,
+    /// Which split's stage, where splits differ
+    #[arg(long)]
+    split: Option<String>,
+    /// `arrow` or `parquet`, where the stage is stored as both
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<Container>,
+}
+
+/// What the options of `StoredStage` mean.
+pub struct Found {
+    pub store: Store,
+    pub pipeline: PipelineHead,
+    pub stored: catalog::StoredStage,
+}
+
+impl StoredStage {
+    pub fn open(&self, context: &Context) -> Result<Found> {
+        let (store, name) = self.place.open(context)?;
+        let pipeline = catalog::pipeline(&store, name.as_deref())?;
+        let (stage, split) = (self.stage.as_deref(), self.split.as_deref());
+        let stored = catalog::stored_stage(&store, &pipeline, stage, split, self.format)?;
+        Ok(Found { store, pipeline, stored })
+    }
 }
 
 impl Place {

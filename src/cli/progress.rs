@@ -106,7 +106,14 @@ impl Storing {
                     self.out
                         .warn(&format!("shard {partition} of stage {stage} was bad and is computed anew ({reason})"));
                 }
+                Event::Retry { partitions, wait, reason } => {
+                    let partitions = count(partitions as u64, "partition");
+                    let wait = seconds(wait.as_secs_f64());
+                    self.out.warn(&format!("{partitions} failed for now, tried again in {wait} ({reason})"));
+                }
             }
+            // What is tried again counts once.
+            sums.rows = sums.rows.min(self.total_rows);
             if let Some(bar) = &self.bar {
                 bar.set_position(sums.rows);
             }

@@ -1,11 +1,10 @@
 //! `forebay show`: a stored stage: its columns, sizes, and how other tools read it.
 
-use crate::app::{catalog, values};
+use crate::app::values;
 use crate::cli::Context;
 use crate::cli::output::count;
-use crate::cli::place::Place;
+use crate::cli::place::{Found, StoredStage};
 use crate::error::Result;
-use crate::format::encoding::Container;
 use crate::format::schema;
 use crate::format::shard::tensor::{Consumer, decode_hint};
 use crate::spec::size;
@@ -18,26 +17,14 @@ use std::fmt::Write;
 #[command(after_help = "Examples:\n  forebay show photos.yaml\n  forebay show photos.yaml --stage resize --json")]
 pub struct Arguments {
     #[command(flatten)]
-    place: Place,
-    /// A stage's name [default: the latest that is stored whole]
-    #[arg(long)]
-    stage: Option<String>,
-    /// Which split's stage, where splits differ
-    #[arg(long)]
-    split: Option<String>,
-    /// `arrow` or `parquet`, where the stage is stored as both
-    #[arg(long, value_name = "FORMAT")]
-    format: Option<Container>,
+    which: StoredStage,
 }
 
 const CONSUMERS: [(Consumer, &str); 3] =
     [(Consumer::PyArrow, "pyarrow"), (Consumer::Polars, "polars"), (Consumer::DuckDb, "duckdb")];
 
 pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
-    let (store, name) = arguments.place.open(context)?;
-    let pipeline = catalog::pipeline(&store, name.as_deref())?;
-    let (stage, split) = (arguments.stage.as_deref(), arguments.split.as_deref());
-    let stored = catalog::stored_stage(&store, &pipeline, stage, split, arguments.format)?;
+    let Found { pipeline, stored, .. } = arguments.which.open(context)?;
     let (manifest, fields) = (&stored.manifest, schema::decode(&stored.stage.schema)?);
     let mut columns = Vec::new();
     for field in fields.fields() {

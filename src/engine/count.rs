@@ -118,8 +118,7 @@ fn mapped(partition: usize, map: Vec<u32>) -> OrderRow {
 fn counted(chain: &Chain, counting: &Counting, mut rows: Rows) -> Result<Vec<u32>> {
     for &index in &counting.stages {
         let before = &chain.stages[index - 1];
-        let schema = before.step.as_ref().map_or(&before.schema, |s| s.output_schema());
-        rows.batch = conform(&rows.batch, schema)?;
+        rows.batch = conform(&rows.batch, &before.rows_schema())?;
         rows = rows.apply(&chain.stages[index], chain.context(index, 0, 0))?;
     }
     Ok(rows.source.values().to_vec())

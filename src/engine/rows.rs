@@ -98,7 +98,7 @@ impl Rows {
 
     /// The rows after one more stage. A reason that the step gave a row is prefixed by the step's name.
     pub fn apply(&self, stage: &Stage, context: Context) -> Result<Rows> {
-        let Some(step) = &stage.step else { return Err(Error::internal(format!("stage {} has no step", stage.name))) };
+        let Some(step) = &stage.step else { return Err(stage.cannot_compute()) };
         let name = step.info().name;
         let output = step.apply(&self.batch, context).map_err(|e| e.during(format!("step {name} failed")))?;
         if output.batch.schema_ref() != step.output_schema() {

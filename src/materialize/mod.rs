@@ -12,6 +12,7 @@ mod sink;
 
 use crate::format::encoding::Encoding;
 use crate::id::RecipeKey;
+use std::time::Duration;
 
 /// A stage to store, in one encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub enum Event {
     Shard { stage: String, partition: usize, rows: u64, bytes: u64 },
     /// A stored shard that was to be computed from proved bad and was reported.
     Bad { stage: String, partition: usize, reason: String },
+    /// Partitions failed for now and are tried again after `wait`; the reason is one of theirs.
+    Retry { partitions: usize, wait: Duration, reason: String },
 }
 
 /// A sample that failed.

@@ -23,10 +23,12 @@ use arrow::array::{Array, AsArray};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Partitions driven at once, however few threads compute: while some wait for the disk, others keep the threads busy.
 const DRIVERS: usize = 4;
+/// The usual waits: long enough for a server or a network to come back, short enough for a disk that won't.
+pub const RETRY_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(15)];
 /// Failures kept for the report; all are counted.
 const FAILURES_KEPT: usize = 1000;
 
@@ -35,6 +37,9 @@ pub struct Options<'a> {
     pub on_error: OnError,
     /// Set to stop: partitions in work are given up, finished shards stay.
     pub stop: &'a AtomicBool,
+    /// How long to wait before partitions that failed for now (`Unavailable`) are tried again: once for each wait, and
+    /// after the others were finished. A full disk is not tried again.
+    pub retry_after: &'a [Duration],
     pub progress: &'a (dyn Fn(Event) + Sync),
 }
 
@@ -88,34 +93,17 @@ pub fn run(
         window: (2 * options.pool.threads()).div_ceil(drivers) + 1,
         outcome: Mutex::new(Outcome { records: plan.reused, ..Outcome::default() }),
     };
-    let next = AtomicUsize::new(0);
-    let fatal = Mutex::new(None);
-    std::thread::scope(|scope| {
-        for _ in 0..drivers {
-            scope.spawn(|| {
-                while let Some(job) = plan.jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if run.stopped() || fatal.lock().expect("no panics while locked").is_some() {
-                        break;
-                    }
-                    match run.partition(job) {
-                        Ok(()) => {}
-                        // What is wrong with one partition's data must not keep the others from being finished.
-                        Err(error)
-                            if matches!(
-                                error.kind(),
-                                Kind::Conflict | Kind::NotFound | Kind::Invalid | Kind::Corrupt
-                            ) =>
-                        {
-                            run.outcome.lock().expect("no panics while locked").errors.push((job.partition, error));
-                        }
-                        Err(error) => *fatal.lock().expect("no panics while locked") = Some(error),
-                    }
-                }
-            });
-        }
-    });
-    if let Some(error) = fatal.into_inner().expect("no panics while locked") {
-        return Err(error);
+    let (mut jobs, mut waits) = (plan.jobs, options.retry_after.iter());
+    while !jobs.is_empty() {
+        let failed = run.round(&jobs, drivers)?;
+        let (Some((_, error)), Some(&wait)) = (failed.first(), waits.next()) else {
+            let errors = failed.into_iter().map(|(job, error)| (job.partition, error));
+            run.outcome.lock().expect("no panics while locked").errors.extend(errors);
+            break;
+        };
+        (options.progress)(Event::Retry { partitions: failed.len(), wait, reason: error.chain() });
+        run.wait(wait);
+        jobs = failed.into_iter().map(|(job, _)| job).collect();
     }
     let stopped = run.stopped();
     let mut outcome = run.outcome.into_inner().expect("no panics while locked");
@@ -131,8 +119,59 @@ impl Run<'_> {
         self.options.stop.load(Ordering::Relaxed)
     }
 
-    /// Computes all missing shards of a partition, those that start from the same stage in one pass.
-    fn partition(&self, job: &Job) -> Result<()> {
+    /// Ends early where the run is to stop.
+    fn wait(&self, wait: Duration) {
+        const LOOK_EVERY: Duration = Duration::from_millis(50);
+        let begun = Instant::now();
+        while !self.stopped() && begun.elapsed() < wait {
+            std::thread::sleep(LOOK_EVERY.min(wait.saturating_sub(begun.elapsed())));
+        }
+    }
+
+    /// Computes every job once. Returns those that may succeed when tried again, with what is left of them.
+    fn round(&self, jobs: &[Job], drivers: usize) -> Result<Vec<(Job, Error)>> {
+        let next = AtomicUsize::new(0);
+        let (failed, fatal) = (Mutex::new(Vec::new()), Mutex::new(None));
+        std::thread::scope(|scope| {
+            for _ in 0..drivers {
+                scope.spawn(|| {
+                    while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        if self.stopped() || fatal.lock().expect("no panics while locked").is_some() {
+                            break;
+                        }
+                        let mut job = job.clone();
+                        let Err(error) = self.partition(&mut job) else { continue };
+                        match error.kind() {
+                            // A full disk fails every partition, now and later.
+                            Kind::Unavailable if !error.is_disk_full() => {
+                                failed.lock().expect("no panics while locked").push((job, error));
+                            }
+                            Kind::Unavailable | Kind::Internal => {
+                                *fatal.lock().expect("no panics while locked") = Some(error);
+                            }
+                            // What is wrong with one partition's data must not keep the others from being finished.
+                            Kind::Conflict | Kind::NotFound | Kind::Invalid | Kind::Corrupt => {
+                                let mut outcome = self.outcome.lock().expect("no panics while locked");
+                                outcome.errors.push((job.partition, error));
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        match fatal.into_inner().expect("no panics while locked") {
+            Some(error) => Err(error),
+            None => Ok(failed.into_inner().expect("no panics while locked")),
+        }
+    }
+
+    /// Computes all missing shards of a partition, those that start from the same stage in one pass. What is done is taken
+    /// out of the job, so that it isn't done again where the rest fails.
+    fn partition(&self, job: &mut Job) -> Result<()> {
+        {
+            let outcome = self.outcome.lock().expect("no panics while locked");
+            job.missing.retain(|target| !outcome.records[*target].contains_key(&job.partition));
+        }
         let mut passes: Vec<(Start, Vec<usize>)> = Vec::new();
         for &target in &job.missing {
             let from = self.start(self.targets[target].recipe, job.partition)?;
@@ -149,6 +188,7 @@ impl Run<'_> {
                 }
                 other => other?,
             }
+            job.missing.retain(|target| !targets.contains(target));
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::canonical::Value;
 use crate::format::{ERROR, ROW};
 use crate::id::RecipeKey;
-use crate::plan::key::{recipe_document, recipe_key};
+use crate::plan::key::{document_steps, longer_document, recipe_document, recipe_key};
 use crate::spec::node::nearest;
 use crate::step::{Cardinality, Context, Purity, Step};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -28,8 +28,10 @@ pub struct Chain {
 pub struct Stage {
     /// Unique in the chain.
     pub name: String,
-    /// `None` for stage 0.
+    /// `None` for stage 0, and for a stage that is recorded in a store but can't be computed by this build.
     pub step: Option<Arc<dyn Step>>,
+    /// Why there is no step.
+    pub lacking: Option<String>,
     /// How many steps of the same registered name stand before it.
     pub occurrence: u32,
     /// Whether it stands in the split's own part.
@@ -56,51 +58,63 @@ impl Chain {
     /// Links steps whose input schemas were already matched. Errors: two stages of one name, a stateful step before
     /// another step, a parameter that no key can hold.
     pub fn new(source: &Value, input: SchemaRef, steps: Vec<Named>) -> Result<Chain> {
+        let mut chain = Chain::of_source(source, input)?;
+        steps.into_iter().try_for_each(|step| chain.push(step))?;
+        Ok(chain)
+    }
+
+    /// Stage 0 alone.
+    pub fn of_source(source: &Value, input: SchemaRef) -> Result<Chain> {
         let document = recipe_document(source, &input, &[]);
-        let mut stages = vec![Stage {
+        let stage = Stage {
             name: SOURCE.to_owned(),
             step: None,
+            lacking: None,
             occurrence: 0,
             own: false,
             recipe: recipe_key(&document).map_err(|e| e.during("the source has no key"))?,
             document,
-            schema: input.clone(),
+            schema: input,
             deterministic: true,
             one_to_one: true,
-        }];
-        let mut infos = Vec::with_capacity(steps.len());
-        for Named { name, step, own } in &steps {
-            let info = step.info();
-            let before = &stages[stages.len() - 1];
-            if stages.iter().any(|stage| stage.name == *name) {
-                let advice = format!("give {} another name with `as:`", info.name);
-                return Err(Error::invalid(format!("two stages are named {name:?}; {advice}")));
-            }
-            if before.purity() == Purity::Stateful && info.purity != Purity::Stateful {
-                return Err(Error::invalid(format!(
-                    "{:?} is stateful and {name:?} comes after it; stateful steps may only end the chain: move it behind",
-                    before.name
-                )));
-            }
-            let occurrence = infos.iter().filter(|other: &&&crate::step::Info| other.name == info.name).count() as u32;
-            infos.push(info);
-            let document = recipe_document(source, &input, &infos);
-            let one_to_one = before.one_to_one && info.cardinality == Cardinality::OneToOne;
-            let schema = step.output_schema().clone();
-            let stage = Stage {
-                name: name.clone(),
-                step: Some(step.clone()),
-                occurrence,
-                own: *own,
-                recipe: recipe_key(&document).map_err(|e| e.during(format!("the stage {name:?} has no key")))?,
-                document,
-                schema: if one_to_one { schema } else { with_row(&schema) },
-                deterministic: before.deterministic && info.purity == Purity::Deterministic,
-                one_to_one,
-            };
-            stages.push(stage);
+        };
+        Ok(Chain { stages: vec![stage] })
+    }
+
+    /// Links one more step; see `new`.
+    pub fn push(&mut self, Named { name, step, own }: Named) -> Result<()> {
+        let info = step.info();
+        let before = self.last();
+        if self.stages.iter().any(|stage| stage.name == name) {
+            let advice = format!("give {} another name with `as:`", info.name);
+            return Err(Error::invalid(format!("two stages are named {name:?}; {advice}")));
         }
-        Ok(Chain { stages })
+        if before.purity() == Purity::Stateful && info.purity != Purity::Stateful {
+            return Err(Error::invalid(format!(
+                "{:?} is stateful and {name:?} comes after it; stateful steps may only end the chain: move it behind",
+                before.name
+            )));
+        }
+        let document = longer_document(&before.document, info);
+        let one_to_one = before.one_to_one && info.cardinality == Cardinality::OneToOne;
+        let schema = step.output_schema().clone();
+        self.stages.push(Stage {
+            occurrence: document_steps(&before.document).filter(|(other, _)| *other == info.name).count() as u32,
+            own,
+            recipe: recipe_key(&document).map_err(|e| e.during(format!("the stage {name:?} has no key")))?,
+            document,
+            schema: if one_to_one { schema } else { with_row(&schema) },
+            deterministic: before.deterministic && info.purity == Purity::Deterministic,
+            one_to_one,
+            name,
+            step: Some(step),
+            lacking: None,
+        });
+        Ok(())
+    }
+
+    pub fn last(&self) -> &Stage {
+        &self.stages[self.stages.len() - 1]
     }
 
     /// Index of the last stage before the first step that isn't deterministic: order is over its rows.
@@ -125,6 +139,24 @@ impl Chain {
 }
 
 impl Stage {
+    /// The schema of the stage's rows on their way, without `_row`.
+    pub fn rows_schema(&self) -> SchemaRef {
+        if self.one_to_one {
+            return self.schema.clone();
+        }
+        let fields: Vec<_> = self.schema.fields().iter().filter(|field| field.name() != ROW).cloned().collect();
+        Arc::new(Schema::new_with_metadata(fields, self.schema.metadata().clone()))
+    }
+    /// The error of computing a stage that has no step.
+    pub fn cannot_compute(&self) -> Error {
+        match &self.lacking {
+            Some(lacking) => Error::invalid(format!(
+                "stage {} can't be computed: {lacking}; use the Forebay that wrote the store, or materialize again with this one",
+                self.name
+            )),
+            None => Error::internal(format!("stage {} has no step", self.name)),
+        }
+    }
     pub fn purity(&self) -> Purity {
         self.step.as_ref().map_or(Purity::Deterministic, |s| s.info().purity)
     }

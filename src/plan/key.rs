@@ -17,18 +17,46 @@ const RECIPE_FORMAT: u64 = 1;
 /// The recipe's document; its hash is the key. `source`: `Source::describe`; `input`: the resolved input schema. Names of
 /// stages, spans and the source's URL aren't in it.
 pub fn recipe_document(source: &Value, input: &Schema, steps: &[&step::Info]) -> Value {
-    let step = |info: &&step::Info| {
-        Value::map([
-            ("name", Value::from(info.name)),
-            ("version", u64::from(info.version).into()),
-            ("params", info.params.clone()),
-        ])
-    };
     Value::map([
         ("format", Value::from(RECIPE_FORMAT)),
         ("source", source.clone()),
         ("input", schema::canonical(input)),
-        ("steps", Value::List(steps.iter().map(step).collect())),
+        ("steps", Value::List(steps.iter().copied().map(step_value).collect())),
+    ])
+}
+
+/// The document of a recipe that is one step longer.
+pub fn longer_document(document: &Value, step: &step::Info) -> Value {
+    let mut longer = document.clone();
+    if let Value::Map(terms) = &mut longer
+        && let Some(Value::List(steps)) = terms.get_mut("steps")
+    {
+        steps.push(step_value(step));
+    }
+    longer
+}
+
+/// Name and version of each step of a document.
+pub fn document_steps(document: &Value) -> impl DoubleEndedIterator<Item = (&str, i128)> {
+    let steps = match document {
+        Value::Map(terms) => terms.get("steps"),
+        _ => None,
+    };
+    let steps = if let Some(Value::List(steps)) = steps { steps.as_slice() } else { &[] };
+    steps.iter().filter_map(|step| match step {
+        Value::Map(terms) => match (terms.get("name"), terms.get("version")) {
+            (Some(Value::Str(name)), Some(Value::Int(version))) => Some((name.as_str(), *version)),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+fn step_value(info: &step::Info) -> Value {
+    Value::map([
+        ("name", Value::from(info.name)),
+        ("version", u64::from(info.version).into()),
+        ("params", info.params.clone()),
     ])
 }
 

@@ -121,8 +121,7 @@ impl Fetch {
 
     /// The schema of what `fetch` returns.
     pub fn schema(&self) -> SchemaRef {
-        let last = &self.chain.stages[self.chain.stages.len() - 1];
-        last.step.as_ref().map_or_else(|| last.schema.clone(), |s| s.output_schema().clone())
+        self.chain.last().rows_schema()
     }
 
     /// How many of the first rows to compute together: those that come from one stage, by size.

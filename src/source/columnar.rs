@@ -35,6 +35,10 @@ pub(super) enum Container {
 
 impl Container {
     pub fn open(opened: &Opened, parquet: bool) -> Result<Self> {
+        if let Some(compression) = opened.compression()? {
+            let key = opened.key();
+            return Err(Error::invalid(format!("{key} is compressed with {compression} as a whole; decompress it")));
+        }
         Ok(if parquet {
             Container::Parquet(ParquetFile::open(opened)?)
         } else {
@@ -127,12 +131,10 @@ impl Columnar {
             };
             Ok(container.groups().into_iter().enumerate().map(part).collect())
         })?;
+        self.root.know(found.iter().zip(&scanned));
         let mut entries = Vec::new();
         for (file, scanned) in found.iter().zip(&scanned) {
             let mut first_row = 0;
-            if let (Some(part), true) = (scanned.parts.first(), scanned.settled) {
-                self.root.remember(&file.key, scanned.validator, part.digest);
-            }
             for part in &scanned.parts {
                 entries.push(Entry {
                     key: format!("{}#{first_row}", file.key),

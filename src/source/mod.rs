@@ -6,6 +6,7 @@
 
 mod batch;
 mod columnar;
+pub mod compression;
 mod csv;
 mod files;
 mod ipc;
@@ -67,8 +68,6 @@ pub struct Listing {
 }
 
 pub struct ListOptions<'a> {
-    /// Where digests by validator are kept between listings; `None`: nowhere.
-    pub cache: Option<PathBuf>,
     pub threads: usize,
     /// Called now and then with (entries listed, bytes hashed).
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
@@ -82,8 +81,13 @@ const VERSION: i64 = 1;
 
 impl Source {
     /// `base`: the pipeline file's directory. `recorded`: the input schema found at an earlier listing, which wins over
-    /// inferring it afresh.
-    pub fn open(spec: &pipeline::Source, base: &Path, recorded: Option<SchemaRef>) -> Result<Self> {
+    /// inferring it afresh. `cache`: the directory where this machine keeps digests by validator; `None`: nowhere.
+    pub fn open(
+        spec: &pipeline::Source,
+        base: &Path,
+        recorded: Option<SchemaRef>,
+        cache: Option<PathBuf>,
+    ) -> Result<Self> {
         if spec.identity == IdentityMode::Etag {
             return Err(spec
                 .span
@@ -101,7 +105,7 @@ impl Source {
         };
         let placed = |e: Error| spec.span.error(e.chain());
         let patterns = pattern::Patterns::new(&spec.patterns, spec.root.as_deref(), base, within).map_err(placed)?;
-        let root = root::Root::new(patterns, spec.identity, spec.span.clone());
+        let root = root::Root::new(patterns, spec.identity, spec.span.clone(), cache);
         let (columns, key) = (spec.columns.clone(), spec.key.clone());
         let reader = match spec.kind {
             SourceKind::Files => {

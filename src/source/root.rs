@@ -5,13 +5,13 @@ use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Identity};
 use crate::id::Digest;
 use crate::source::ListOptions;
+use crate::source::compression;
 use crate::source::pattern::Patterns;
 use crate::source::validator::{Cache, Part, Validator, now_ns};
 use crate::source::walk::{Found, paths, walk};
 use crate::spec::node::Span;
 use crate::spec::pipeline::IdentityMode;
 use rayon::prelude::*;
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -32,8 +32,10 @@ pub(super) struct Root {
     pub mode: IdentityMode,
     pub patterns: Patterns,
     span: Span,
-    /// Digests of files that this process has hashed, by key.
-    trusted: Mutex<HashMap<String, (Validator, Digest)>>,
+    /// Where this machine keeps what it knows of files; `None`: nowhere.
+    cache: Option<PathBuf>,
+    /// Digests of whole files, for those that are read in part. Loaded when one is first asked for.
+    whole: Mutex<Option<Cache>>,
 }
 
 /// A file that is being read, and what told its state when it was opened.
@@ -89,14 +91,7 @@ impl Opened {
     pub fn compression(&self) -> Result<Option<&'static str>> {
         let mut magic = [0; 10];
         let known = self.file.read_at(&mut magic, 0).map_err(|e| Error::io(format!("cannot read {}", self.key), e))?;
-        Ok(match magic.get(..known).unwrap_or_default() {
-            [0x1f, 0x8b, ..] => Some("gzip"),
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
-            // Text may begin with the first four of these.
-            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, 0x53, 0x59] => Some("bzip2"),
-            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some("xz"),
-            _ => None,
-        })
+        Ok(compression::by_bytes(magic.get(..known).unwrap_or_default()))
     }
     /// Errors with a `Conflict` where the file was touched since it was opened.
     pub fn unchanged(&self) -> Result<()> {
@@ -139,8 +134,8 @@ pub(super) fn changed(key: &str) -> Error {
 }
 
 impl Root {
-    pub fn new(patterns: Patterns, mode: IdentityMode, span: Span) -> Self {
-        Root { path: patterns.root.clone(), mode, patterns, span, trusted: Mutex::default() }
+    pub fn new(patterns: Patterns, mode: IdentityMode, span: Span, cache: Option<PathBuf>) -> Self {
+        Root { path: patterns.root.clone(), mode, patterns, span, cache, whole: Mutex::default() }
     }
 
     /// The files that the source's patterns match, sorted by key.
@@ -221,16 +216,17 @@ impl Root {
             Identity::Content(digest) => digest,
             other => return self.check(opened, other, || Digest::of(b"")),
         };
-        let known = self.lock().get(&opened.key).copied();
+        let known = self.whole(|cache| Some(cache.get(&opened.key, &opened.validator)?.first()?.digest));
         let digest = match known {
-            Some((validator, digest)) if validator == opened.validator => digest,
-            _ => {
+            Some(digest) => digest,
+            None => {
                 let began = now_ns();
                 let digest = digest_file(&opened.file, opened.validator.bytes, |_| ())
                     .map_err(|e| Error::io(format!("cannot read {}", opened.key), e))?;
                 opened.unchanged()?;
                 if opened.validator.settled(began) {
-                    self.remember(&opened.key, opened.validator, digest);
+                    let part = whole(&opened.validator, digest);
+                    self.whole(|cache| cache.add(&opened.key, opened.validator, vec![part]));
                 }
                 digest
             }
@@ -238,12 +234,26 @@ impl Root {
         if digest == *keyed { Ok(()) } else { Err(changed(&opened.key)) }
     }
 
-    pub fn remember(&self, key: &str, validator: Validator, digest: Digest) {
-        self.lock().insert(key.to_owned(), (validator, digest));
+    /// Keeps the digests of listed files that will be read in part, so that no reader has to hash them.
+    pub fn know<'a>(&self, files: impl Iterator<Item = (&'a Found, &'a Scanned)>) {
+        if self.mode == IdentityMode::Stat {
+            return;
+        }
+        let digest = |(file, scanned): (&Found, &Scanned)| {
+            let part = whole(&scanned.validator, scanned.parts.first().filter(|_| scanned.settled)?.digest);
+            Some((file.key.clone(), (scanned.validator, vec![part])))
+        };
+        self.whole(|cache| cache.replace(files.filter_map(digest).collect()));
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, (Validator, Digest)>> {
-        self.trusted.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn whole<T>(&self, body: impl FnOnce(&mut Cache) -> T) -> T {
+        let mut cache = self.whole.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        body(cache.get_or_insert_with(|| self.open_cache("digests")))
+    }
+
+    fn open_cache(&self, reader: &str) -> Cache {
+        let source = format!("{}\0{:?}\0{:?}\0{reader}", self.path.display(), self.patterns.written, self.mode);
+        Cache::open(self.cache.as_deref(), &source)
     }
 
     /// The parts of each file: from the cache where its validator is known, else by `index`, which is run again where the
@@ -256,8 +266,7 @@ impl Root {
         options: &ListOptions,
         index: impl Fn(&Opened, &Meter) -> Result<Vec<Part>> + Sync,
     ) -> Result<(Vec<Scanned>, u64)> {
-        let source = format!("{}\0{:?}\0{:?}\0{reader}", self.path.display(), self.patterns.written, self.mode);
-        let cache = Cache::open(options.cache.as_deref(), &source);
+        let cache = self.open_cache(reader);
         let meter = Meter::new(options);
         let hashed = AtomicU64::new(0);
         let scanned: Vec<Scanned> = found

@@ -1,5 +1,5 @@
 //! What tells cheaply whether a file may have changed, and the cache that leads from it to digests already known. The cache
-//! is one file of this machine for each source, never part of a store or an id; one that can't be read is rewritten.
+//! is a file or two of this machine for each source, never part of a store or an id; one that can't be read is rewritten.
 //!
 //! A file whose times lie within `GRANULARITY_NS` of the moment when it was hashed could change again without a trace, so
 //! its digest isn't remembered until it has settled.
@@ -79,6 +79,18 @@ impl Cache {
     }
     pub fn len(&self) -> usize {
         self.known.len()
+    }
+    /// Adds what one more file holds.
+    pub fn add(&mut self, key: &str, validator: Validator, parts: Vec<Part>) {
+        self.known.insert(key.to_owned(), (validator, parts));
+        self.save(self.known.iter().map(|(key, (validator, parts))| (key.as_str(), *validator, parts.as_slice())));
+    }
+    /// Knows these files and no others from now on.
+    pub fn replace(&mut self, known: HashMap<String, (Validator, Vec<Part>)>) {
+        if known != self.known {
+            self.save(known.iter().map(|(key, (validator, parts))| (key.as_str(), *validator, parts.as_slice())));
+            self.known = known;
+        }
     }
     /// Replaces the file's contents. Failing to (a read-only or full disk) only costs the next listing time, so it is no error.
     pub fn save<'a>(&self, entries: impl Iterator<Item = (&'a str, Validator, &'a [Part])>) {

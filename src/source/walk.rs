@@ -2,6 +2,7 @@
 //! rayon pool, then sorted by key, so that the order of directory entries can't matter.
 
 use crate::error::{Error, Result};
+use crate::source::compression;
 use crate::source::pattern::{Globs, Patterns, Search};
 use crate::source::validator::Validator;
 use rayon::prelude::*;
@@ -18,25 +19,27 @@ pub(super) struct Found {
 /// The paths that the patterns match, in no order, without a look at what they are.
 pub(super) fn paths(patterns: &Patterns) -> Result<Vec<PathBuf>> {
     let mut matched = vec![false; patterns.written.len()];
+    let mut compressed = vec![None; patterns.written.len()];
     let mut paths: Vec<PathBuf> = Vec::new();
     for search in &patterns.searches {
         match search {
             Search::File { written, path } => {
                 if !path.is_file() {
-                    return Err(nothing(patterns, *written, Some(path)));
+                    return Err(nothing(patterns, *written, Some(path), compressed_beside(path)));
                 }
                 matched[*written] = true;
                 paths.push(path.clone());
             }
             Search::Below { directory, globs } => {
                 if directory.is_dir() {
-                    below(directory, globs, &mut matched, &mut paths)?;
+                    let mut seen = Seen { matched: &mut matched, compressed: &mut compressed, paths: &mut paths };
+                    below(directory, globs, &mut seen)?;
                 }
             }
         }
     }
     if let Some(written) = matched.iter().position(|m| !m) {
-        return Err(nothing(patterns, written, None));
+        return Err(nothing(patterns, written, None, compressed[written].take()));
     }
     Ok(paths)
 }
@@ -71,21 +74,37 @@ fn key(root: &Path, path: &Path) -> Result<String> {
     }
 }
 
+/// What a search adds to.
+struct Seen<'a> {
+    /// By written pattern: whether it matched a file.
+    matched: &'a mut [bool],
+    /// By written pattern: the first file that it would match if it were not compressed.
+    compressed: &'a mut [Option<PathBuf>],
+    paths: &'a mut Vec<PathBuf>,
+}
+
 struct Level {
     matched: Vec<usize>,
+    compressed: Vec<(usize, PathBuf)>,
     paths: Vec<PathBuf>,
     directories: Vec<PathBuf>,
 }
 
-fn below(base: &Path, globs: &Globs, matched: &mut [bool], paths: &mut Vec<PathBuf>) -> Result<()> {
+fn below(base: &Path, globs: &Globs, seen: &mut Seen) -> Result<()> {
     let mut frontier = vec![base.to_owned()];
     let mut depth = 0;
     while !frontier.is_empty() && globs.depth.is_none_or(|most| depth < most) {
         let levels = frontier.par_iter().map(|d| read(base, d, globs)).collect::<Result<Vec<_>>>()?;
         frontier.clear();
         for level in levels {
-            level.matched.into_iter().for_each(|written| matched[written] = true);
-            paths.extend(level.paths);
+            level.matched.into_iter().for_each(|written| seen.matched[written] = true);
+            seen.paths.extend(level.paths);
+            for (written, path) in level.compressed {
+                let first = &mut seen.compressed[written];
+                if first.as_ref().is_none_or(|first| path < *first) {
+                    *first = Some(path);
+                }
+            }
             frontier.extend(level.directories);
         }
         depth += 1;
@@ -95,7 +114,7 @@ fn below(base: &Path, globs: &Globs, matched: &mut [bool], paths: &mut Vec<PathB
 
 fn read(base: &Path, directory: &Path, globs: &Globs) -> Result<Level> {
     let fail = |e| Error::io(format!("cannot list {}", directory.display()), e);
-    let mut level = Level { matched: Vec::new(), paths: Vec::new(), directories: Vec::new() };
+    let mut level = Level { matched: Vec::new(), compressed: Vec::new(), paths: Vec::new(), directories: Vec::new() };
     for entry in std::fs::read_dir(directory).map_err(fail)? {
         let entry = entry.map_err(fail)?;
         if !globs.hidden && entry.file_name().as_encoded_bytes().starts_with(b".") {
@@ -118,6 +137,8 @@ fn read(base: &Path, directory: &Path, globs: &Globs) -> Result<Level> {
             level.matched.sort_unstable();
             level.matched.dedup();
             level.paths.push(path);
+        } else if let Some((plain, _)) = relative.to_str().and_then(compression::by_name) {
+            level.compressed.extend(globs.matches(Path::new(plain)).map(|written| (written, path.clone())));
         }
     }
     Ok(level)
@@ -139,7 +160,16 @@ fn loops(base: &Path, link: &Path) -> Result<bool> {
     Ok(false)
 }
 
-fn nothing(patterns: &Patterns, written: usize, missing: Option<&Path>) -> Error {
+/// The first file in the same directory that is this one, compressed.
+fn compressed_beside(path: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(path.parent()?).ok()?;
+    let packed =
+        |p: &PathBuf| p.to_str().and_then(compression::by_name).is_some_and(|(plain, _)| Path::new(plain) == path);
+    entries.filter_map(|entry| Some(entry.ok()?.path())).filter(packed).min()
+}
+
+/// `compressed`: a file that would do if it were not.
+fn nothing(patterns: &Patterns, written: usize, missing: Option<&Path>, compressed: Option<PathBuf>) -> Error {
     let pattern = &patterns.written[written];
     let sought = missing.map(Path::to_owned).or_else(|| {
         patterns.searches.iter().find_map(|search| match search {
@@ -154,6 +184,10 @@ fn nothing(patterns: &Patterns, written: usize, missing: Option<&Path>) -> Error
         (None, true) => format!("{pattern:?} matches no file: looked below {}", sought.display()),
         (None, false) => format!("{pattern:?} matches no file: there is no directory {}", sought.display()),
     };
+    let packed = compressed.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
+    if let Some((name, advice)) = packed.and_then(|name| Some((name, compression::advice(name)?))) {
+        return Error::not_found(format!("{what}; {name} is {advice}"));
+    }
     let held = std::fs::read_dir(nearest).map_or(0, Iterator::count);
     Error::not_found(format!("{what}; the nearest directory, {}, holds {held} names", nearest.display()))
 }

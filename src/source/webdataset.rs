@@ -240,6 +240,7 @@ impl WebDataset {
                 self.index_plain(opened, meter)
             }
         })?;
+        self.root.know(found.iter().zip(&scanned).filter(|(file, _)| is_compressed(&file.key)));
         let mut entries = Vec::new();
         for (file, scanned) in found.iter().zip(&scanned) {
             let compressed = is_compressed(&file.key);
@@ -378,7 +379,7 @@ impl WebDataset {
         rows.finish(LargeStringArray::from_iter_values(keys))
     }
 
-    /// The samples of one compressed archive, which is read through twice where this process hasn't seen it before: first to
+    /// The samples of one compressed archive, which is read through twice where this machine hasn't seen it before: first to
     /// know that it is what was listed.
     pub fn read_compressed(self: Arc<Self>, schema: SchemaRef, entry: Entry) -> Result<Batches> {
         let opened = self.root.open(&entry.key)?;

@@ -11,6 +11,7 @@ use forebay::engine::pool::Pool;
 use forebay::error::{Kind, Result};
 use forebay::format::encoding::{Codec, Container};
 use forebay::format::name::Name;
+use forebay::materialize::Event;
 use forebay::materialize::run::Options;
 use forebay::plan::order::batch::{Batching, Tail};
 use forebay::plan::snapshot::Snapshot;
@@ -20,8 +21,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Many small partitions.
 fn many_partitions() -> String {
@@ -122,8 +123,14 @@ fn store_resize(project: &Project, snapshot: &Arc<Snapshot>) -> Result<Done> {
     let request =
         Request { stages: vec!["resize".into()], container: Some(Container::Arrow), codec: Some(Codec::None) };
     let stop = AtomicBool::new(false);
-    let options =
-        Options { pool: Pool::new(2).unwrap(), on_error: project.pipeline.on_error, stop: &stop, progress: &|_| {} };
+    let options = Options {
+        pool: Pool::new(2).unwrap(),
+        on_error: project.pipeline.on_error,
+        stop: &stop,
+        retry_after: &[Duration::ZERO],
+        // Neither a full disk nor what needs a new listing is tried again.
+        progress: &|event| assert!(!matches!(event, Event::Retry { .. }), "{event:?}"),
+    };
     Prepared::new(project, snapshot.clone(), &request)?.run(project, &options)
 }
 
@@ -168,6 +175,72 @@ fn a_file_swapped_between_listing_and_reading_publishes_nothing_of_its_partition
         assert!(done.manifests[0].is_some());
         assert!((1..=2).contains(&done.outcome.computed_shards), "{}", done.outcome.computed_shards);
     }
+}
+
+#[test]
+fn partitions_that_fail_for_now_are_tried_again_after_the_others() {
+    let dataset = Dataset::with_photos(PHOTOS, 40);
+    let own = dataset.path().join("photos/own");
+    fs::create_dir(&own).unwrap();
+    fs::write(own.join("one.jpg"), photo(779, 48, 64)).unwrap();
+    let (project, snapshot) = listed(&dataset);
+    let hit = snapshot.entries.entries.iter().find(|e| e.key == "own/one.jpg").unwrap().partition as usize;
+    let away = dataset.path().join("away");
+    // The file can't be looked at for a while.
+    let hide = || {
+        fs::rename(&own, &away).unwrap();
+        fs::write(&own, b"").unwrap();
+    };
+    let show = || {
+        fs::remove_file(&own).unwrap();
+        fs::rename(&away, &own).unwrap();
+    };
+    let stop = AtomicBool::new(false);
+    let run = |waits: &[Duration], event: &(dyn Fn(Event) + Sync)| {
+        let request = Request { stages: vec!["resize".into()], container: None, codec: None };
+        let on_error = project.pipeline.on_error;
+        let pool = Pool::new(2).unwrap();
+        let options = Options { pool, on_error, stop: &stop, retry_after: waits, progress: event };
+        Prepared::new(&project, snapshot.clone(), &request).unwrap().run(&project, &options).unwrap()
+    };
+    let moment = Duration::from_millis(1);
+    let tries = AtomicUsize::new(0);
+    let note = |event: &Event| {
+        let Event::Retry { partitions, reason, .. } = event else { return false };
+        assert!(*partitions == 1 && reason.contains("one.jpg"), "{event:?}");
+        tries.fetch_add(1, Ordering::Relaxed);
+        true
+    };
+
+    // For good: all others are stored.
+    hide();
+    let done = run(&[moment; 3], &|event| _ = note(&event));
+    let [(partition, error)] = done.outcome.errors.as_slice() else { panic!("{:?}", done.outcome.errors) };
+    assert_eq!((*partition, error.kind()), (hit, Kind::Unavailable));
+    assert_eq!(tries.swap(0, Ordering::Relaxed), 3);
+    assert_eq!(done.outcome.computed_shards, snapshot.partitions() as u64 - 1);
+    assert!(done.manifests[0].is_none());
+
+    // The wait ends when the run is to stop.
+    let begun = Instant::now();
+    let done = run(&[Duration::from_secs(1000)], &|event| {
+        if note(&event) {
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
+    assert!(done.outcome.stopped && begun.elapsed() < Duration::from_secs(100));
+    stop.store(false, Ordering::Relaxed);
+
+    // For now.
+    tries.store(0, Ordering::Relaxed);
+    let done = run(&[moment; 3], &|event| {
+        if note(&event) && tries.load(Ordering::Relaxed) == 2 {
+            show();
+        }
+    });
+    assert_eq!((tries.into_inner(), done.outcome.computed_shards), (2, 1));
+    assert!(done.outcome.errors.is_empty() && done.manifests[0].is_some(), "{:?}", done.outcome.errors);
+    assert_sound(&project.dataset.store);
 }
 
 #[test]

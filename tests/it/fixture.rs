@@ -116,8 +116,13 @@ impl Dataset {
             codec: encoding.map(|e| e.1),
         };
         let stop = AtomicBool::new(false);
-        let options =
-            Options { pool: Pool::new(2)?, on_error: project.pipeline.on_error, stop: &stop, progress: &|_| {} };
+        let options = Options {
+            pool: Pool::new(2)?,
+            on_error: project.pipeline.on_error,
+            stop: &stop,
+            retry_after: &[],
+            progress: &|_| {},
+        };
         Prepared::new(&project, snapshot, &request)?.run(&project, &options)
     }
 

@@ -10,6 +10,7 @@ mod fuzzing;
 mod golden;
 mod image;
 mod newcomer;
+mod other_build;
 mod pipeline_file;
 mod plan;
 mod reading;

@@ -15,7 +15,7 @@ use forebay::source::{ListOptions, Listing, Source};
 use forebay::spec::node::Span;
 use forebay::spec::pipeline::{self, IdentityMode, Missing, SourceKind};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A directory with a source over it.
 struct Place {
@@ -67,23 +67,27 @@ impl Place {
         self
     }
     fn source(&self) -> Source {
-        Source::open(&self.spec, self.directory.path(), None).unwrap()
+        Source::open(&self.spec, self.directory.path(), None, None).unwrap()
+    }
+    /// With a directory for what the machine knows of files.
+    fn cached(&self) -> Source {
+        Source::open(&self.spec, self.directory.path(), None, Some(self.path("cache"))).unwrap()
     }
     fn list(&self) -> Listing {
-        list(&self.source(), None).unwrap()
+        list(&self.source()).unwrap()
     }
     fn list_error(&self) -> Error {
-        Source::open(&self.spec, self.directory.path(), None).and_then(|s| list(&s, None)).unwrap_err()
+        Source::open(&self.spec, self.directory.path(), None, None).and_then(|s| list(&s)).unwrap_err()
     }
     /// Lists and reads everything.
     fn rows(&self) -> RecordBatch {
         let source = self.source();
-        read(&source, &entries(list(&source, None).unwrap())).unwrap()
+        read(&source, &entries(list(&source).unwrap())).unwrap()
     }
 }
 
-fn list(source: &Source, cache: Option<&Path>) -> Result<Listing, Error> {
-    source.list(&ListOptions { cache: cache.map(Path::to_owned), threads: 2, progress: &|_, _| () })
+fn list(source: &Source) -> Result<Listing, Error> {
+    source.list(&ListOptions { threads: 2, progress: &|_, _| () })
 }
 
 fn entries(listing: Listing) -> Entries {

@@ -126,9 +126,8 @@ impl Place {
 
     /// Lists and reads everything; every batch has the schema.
     fn read(&self, cache: Option<&Path>) -> forebay::error::Result<usize> {
-        let source = Source::open(&self.spec, self.directory.path(), None)?;
-        let listing =
-            source.list(&ListOptions { cache: cache.map(Path::to_owned), threads: 1, progress: &|_, _| () })?;
+        let source = Source::open(&self.spec, self.directory.path(), None, cache.map(Path::to_owned))?;
+        let listing = source.list(&ListOptions { threads: 1, progress: &|_, _| () })?;
         let entries = Entries { entries: listing.entries, carried: listing.carried };
         let schema = source.schema()?;
         let mut rows = 0;

@@ -1,6 +1,7 @@
 //! What a folder or file holds: counts by kind, sizes, classes by directory, and files that look odd.
 
 use crate::error::{Error, Result};
+use crate::source::compression;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
 use std::io::{BufReader, Read};
@@ -23,9 +24,9 @@ const EXTENSIONS: [(Kind, &[&str]); 8] = [
     (Kind::Image, &["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"]),
     (Kind::Audio, &["wav", "flac", "mp3", "ogg"]),
     (Kind::Text, &["txt", "md", "html", "htm"]),
-    (Kind::Tar, &["tar", "tar.gz", "tgz", "tar.zst"]),
+    (Kind::Tar, &["tar", "tar.gz", "tgz", "tar.zst", "tzst"]),
     (Kind::Parquet, &["parquet"]),
-    (Kind::Arrow, &["arrow", "ipc", "feather"]),
+    (Kind::Arrow, &["arrow", "arrows", "ipc", "feather"]),
     (Kind::Jsonl, &["jsonl", "ndjson"]),
     (Kind::Csv, &["csv", "tsv"]),
 ];
@@ -228,7 +229,9 @@ fn file(path: &Path, relative: &Path, metadata: &Metadata, survey: &mut Survey, 
     let Some((kind, extension)) = Kind::of(name) else {
         // What tools leave beside the data is no surprise.
         if !name.ends_with(".json") && !name.starts_with("README") && !name.starts_with("LICENSE") {
-            survey.odd(relative, "an extension that no source reads");
+            let advice = compression::by_name(name).filter(|(plain, _)| Kind::of(plain).is_some());
+            let advice = advice.and_then(|_| compression::advice(name));
+            survey.odd(relative, advice.unwrap_or_else(|| "an extension that no source reads".to_owned()));
         }
         return;
     };

@@ -241,5 +241,10 @@ fn nothing_to_read() {
     let error = init(&root).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.message().contains("notes.docx: an extension that no source reads; expected files"), "{error}");
+    let (_dir, root) = folder("packed", &[("a.jsonl.gz", b"x")]);
+    let message = init(&root).unwrap_err().message().to_owned();
+    assert!(message.contains("a.jsonl.gz: compressed with gzip: only archives (tar) are read compressed"), "{message}");
+    put(&root, &[("b.jsonl", b"{}\n")]);
+    assert_eq!(drafted(&root).0.survey.odd[0].path.to_str(), Some("a.jsonl.gz"));
     assert_eq!(init(&root.join("none")).unwrap_err().kind(), ErrorKind::NotFound);
 }

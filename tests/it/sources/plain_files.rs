@@ -59,8 +59,8 @@ fn patterns_choose() {
         let mut spec = place.spec.clone();
         spec.patterns = patterns.iter().map(|p| p.to_string()).collect();
         spec.root = root.map(str::to_owned);
-        let source = Source::open(&spec, place.directory.path(), None).unwrap();
-        assert_eq!(keys(&list(&source, None).unwrap()), expect, "{patterns:?}");
+        let source = Source::open(&spec, place.directory.path(), None, None).unwrap();
+        assert_eq!(keys(&list(&source).unwrap()), expect, "{patterns:?}");
     };
     check(&["photos/s/{01..02}.jpg"], None, &["01.jpg", "02.jpg"]);
     check(&["photos/s/?[1-2].jpg"], None, &["01.jpg", "02.jpg"]);
@@ -131,7 +131,7 @@ fn what_changed_since_is_a_conflict() {
     for (change, stat) in [("swap", false), ("swap", true), ("grow", false), ("remove", false), ("touch", true)] {
         let place = if stat { photos().stat() } else { photos() };
         let source = place.source();
-        let listed = entries(list(&source, None).unwrap());
+        let listed = entries(list(&source).unwrap());
         assert!(source.read_entries(&listed, &[0, 1]).is_ok());
         match change {
             "swap" => place.write("photos/cat/b.jpg", b"B"),
@@ -176,12 +176,12 @@ fn a_key_from_elsewhere_does_not_leave_the_root() {
 fn digests_are_remembered_once_files_have_settled() {
     let place = photos();
     let cache = place.path("cache");
-    let hashed = || list(&place.source(), Some(&cache)).unwrap().hashed;
+    let hashed = || list(&place.cached()).unwrap().hashed;
     assert_eq!(hashed(), 3);
     assert_eq!(hashed(), 3, "files of the last two seconds are distrusted");
     std::thread::sleep(std::time::Duration::from_millis(2100));
     assert_eq!(hashed(), 3);
-    let first = list(&place.source(), Some(&cache)).unwrap();
+    let first = list(&place.cached()).unwrap();
     assert_eq!(first.hashed, 0);
     assert_eq!(identities(&first), identities(&place.list()));
     place.write("photos/cat/a.png", b"AA");
@@ -314,10 +314,9 @@ fn a_hundred_thousand_files_list_in_seconds() {
         std::fs::write(place.path(&format!("d/{}/{i}.jpg", i / 100)), i.to_string()).unwrap();
     }
     std::thread::sleep(std::time::Duration::from_millis(2100));
-    let cache = place.path("cache");
     for (round, most) in [(0, 10.0), (1, 1.5), (2, 1.5)] {
         let began = std::time::Instant::now();
-        let listing = list(&place.source(), Some(&cache)).unwrap();
+        let listing = list(&place.cached()).unwrap();
         let seconds = began.elapsed().as_secs_f64();
         println!("listing {round}: {seconds:.2} s, {} hashed", listing.hashed);
         assert_eq!(listing.entries.len(), 100_000);

@@ -73,6 +73,30 @@ fn compressed_files_are_refused_by_name() {
 }
 
 #[test]
+fn a_folder_of_compressed_files_says_what_they_are() {
+    for (kind, pattern, name, words) in [
+        (SourceKind::Jsonl, "data", "data/x/a.jsonl.gz", ["a.jsonl.gz is compressed with gzip", "decompress it"]),
+        (SourceKind::Csv, "data", "data/a.csv.zst", ["a.csv.zst is compressed with zstd", "decompress it"]),
+        (SourceKind::Csv, "data/*.csv", "data/a.csv.xz", ["a.csv.xz is compressed with xz", "Parquet"]),
+        (SourceKind::Csv, "data/a.csv", "data/a.csv.zip", ["a.csv.zip is compressed with zip", "decompress it"]),
+        (SourceKind::Table, "data", "data/a.tsv.gz", ["a.tsv.gz is compressed with gzip", "decompress it"]),
+        (SourceKind::Parquet, "data", "data/a.parquet.gz", ["a.parquet.gz is compressed with gzip", "decompress it"]),
+        (SourceKind::Arrow, "data", "data/a.arrow.lz4", ["a.arrow.lz4 is compressed with lz4", "decompress it"]),
+        (SourceKind::Tar, "data", "data/a.tar.xz", ["a.tar.xz is compressed with xz", "gzip or zstd"]),
+        (SourceKind::Tar, "data/*.tar", "data/a.tar.gz", ["a.tar.gz is compressed with gzip", "in the pattern"]),
+    ] {
+        let place = Place::new(kind, pattern);
+        place.write(name, b"x").write(&format!("{name}.notes"), b"x");
+        assert_says(&place.list_error(), &words);
+    }
+    for kind in [SourceKind::Parquet, SourceKind::Arrow] {
+        let place = Place::new(kind, "a.gz");
+        place.write("a.gz", [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]);
+        assert_says(&place.list_error(), &["a.gz", "compressed with gzip", "decompress it"]);
+    }
+}
+
+#[test]
 fn rows_that_do_not_fit_fail_alone() {
     let place = Place::new(SourceKind::Jsonl, "*.jsonl");
     place.write("a.jsonl", "{\"id\":1,\"x\":[1.5],\"o\":{\"k\":true}}\n{\"id\":2}\n");
@@ -116,8 +140,8 @@ fn the_recorded_schema_wins() {
     let recorded = place.source().schema().unwrap();
     place.write("a.csv", b"n\nx\n2\n");
     assert_eq!(text(&place.rows(), "n"), some(&["x", "2"]));
-    let source = Source::open(&place.spec, place.directory.path(), Some(recorded)).unwrap();
-    let batch = read(&source, &entries(list(&source, None).unwrap())).unwrap();
+    let source = Source::open(&place.spec, place.directory.path(), Some(recorded), None).unwrap();
+    let batch = read(&source, &entries(list(&source).unwrap())).unwrap();
     assert_eq!((integers(&batch, "n"), failed(&batch)), (vec![None, Some(2)], vec![0]));
 }
 
