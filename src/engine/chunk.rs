@@ -2,26 +2,22 @@
 //! shard has the same bytes however it was computed.
 
 use crate::engine::rows::batch_bytes;
-use crate::error::Result;
 use arrow::array::RecordBatch;
-use arrow::compute::concat_batches;
-use arrow::datatypes::SchemaRef;
 
 /// Collects rows until a chunk is full: a chunk holds the most rows that stay within `limit` bytes of values, at least one.
 pub struct Chunker {
-    schema: SchemaRef,
     limit: usize,
     held: Vec<RecordBatch>,
     held_bytes: usize,
 }
 
 impl Chunker {
-    pub fn new(schema: SchemaRef, limit: usize) -> Self {
-        Chunker { schema, limit, held: Vec::new(), held_bytes: 0 }
+    pub fn new(limit: usize) -> Self {
+        Chunker { limit, held: Vec::new(), held_bytes: 0 }
     }
 
-    /// Takes a batch in and returns the chunks that are full now.
-    pub fn push(&mut self, mut batch: RecordBatch) -> Result<Vec<RecordBatch>> {
+    /// Takes a batch in and returns the chunks that are full now, each as the batches that its rows lie in.
+    pub fn push(&mut self, mut batch: RecordBatch) -> Vec<Vec<RecordBatch>> {
         let mut full = Vec::new();
         while batch.num_rows() > 0 {
             let fit = self.fitting(&batch);
@@ -34,20 +30,16 @@ impl Chunker {
                 self.held.push(batch.slice(0, fit));
                 batch = batch.slice(fit, batch.num_rows() - fit);
             }
-            full.extend(self.finish()?);
+            full.extend(self.finish());
         }
-        Ok(full)
+        full
     }
 
     /// What is held as a last chunk; `None` where nothing is.
-    pub fn finish(&mut self) -> Result<Option<RecordBatch>> {
+    pub fn finish(&mut self) -> Option<Vec<RecordBatch>> {
         self.held_bytes = 0;
         let held = std::mem::take(&mut self.held);
-        match held.as_slice() {
-            [] => Ok(None),
-            [one] => Ok(Some(one.clone())),
-            many => Ok(Some(concat_batches(&self.schema, many)?)),
-        }
+        (!held.is_empty()).then_some(held)
     }
 
     /// The most rows of `batch` that fit into the chunk begun; 1 where nothing is held and even one row is too large.
@@ -70,6 +62,7 @@ impl Chunker {
 mod tests {
     use super::*;
     use arrow::array::{Int64Array, LargeBinaryArray, RecordBatch};
+    use arrow::compute::concat_batches;
     use proptest::prelude::*;
     use std::sync::Arc;
 
@@ -84,13 +77,14 @@ mod tests {
         fn cuts_do_not_depend_on_batches(lengths in prop::collection::vec(0usize..300, 0..80), cuts in prop::collection::vec(1usize..9, 80)) {
             let whole = batch(&lengths);
             let chunks = |pieces: Vec<RecordBatch>| {
-                let mut chunker = Chunker::new(whole.schema(), 500);
-                let mut out: Vec<RecordBatch> = Vec::new();
+                let mut chunker = Chunker::new(500);
+                let mut out: Vec<Vec<RecordBatch>> = Vec::new();
                 for piece in pieces {
-                    out.extend(chunker.push(piece).unwrap());
+                    out.extend(chunker.push(piece));
                 }
-                out.extend(chunker.finish().unwrap());
-                out
+                out.extend(chunker.finish());
+                let joined = out.iter().map(|chunk| concat_batches(&whole.schema(), chunk).unwrap());
+                joined.collect::<Vec<_>>()
             };
             let mut pieces = Vec::new();
             let mut at = 0;

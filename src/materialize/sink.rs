@@ -32,7 +32,7 @@ impl Sink {
     pub fn new(schema: SchemaRef, encoding: Encoding) -> Result<Sink> {
         Ok(Sink {
             encoder: Arc::new(Encoder::new(schema.clone(), encoding)?),
-            chunker: Chunker::new(schema.clone(), CHUNK_BYTES),
+            chunker: Chunker::new(CHUNK_BYTES),
             schema,
             encoding: VecDeque::new(),
             writer: None,
@@ -57,7 +57,7 @@ impl Sink {
 
     pub fn push(&mut self, rows: &Rows, pool: &Pool, store: &Store) -> Result<()> {
         self.count(rows)?;
-        for chunk in self.chunker.push(rows.to_stored(&self.schema)?)? {
+        for chunk in self.chunker.push(rows.to_stored(&self.schema)?) {
             self.encode(chunk, pool);
         }
         while self.encoding.len() > pool.threads() + 1 {
@@ -68,7 +68,7 @@ impl Sink {
 
     /// Publishes the shard: its blobs, then its record. Returns the record in force.
     pub fn publish(mut self, pool: &Pool, store: &Store, recipe: RecipeKey, shard: ShardKey) -> Result<Record> {
-        if let Some(chunk) = self.chunker.finish()? {
+        if let Some(chunk) = self.chunker.finish() {
             self.encode(chunk, pool);
         }
         while !self.encoding.is_empty() {
@@ -98,9 +98,9 @@ impl Sink {
         store.put_record(&record)
     }
 
-    fn encode(&mut self, chunk: RecordBatch, pool: &Pool) {
+    fn encode(&mut self, chunk: Vec<RecordBatch>, pool: &Pool) {
         let encoder = self.encoder.clone();
-        self.encoding.push_back(pool.start(move || encoder.encode(&chunk)));
+        self.encoding.push_back(pool.start(move || encoder.encode_parts(&chunk)));
     }
 
     fn write_next(&mut self, store: &Store) -> Result<()> {

@@ -1,10 +1,10 @@
 //! A batch put together from what the last step gives, group by group. Tensors of one size, which are most of a batch's
 //! bytes, go to their place at once, while they are still in the processor's cache; the rest is joined at the end.
 
+use super::recycle::Recycler;
 use crate::error::{Error, Result};
 use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, NullBufferBuilder, RecordBatch, RecordBatchOptions};
 use arrow::array::{ArrayData, make_array};
-use arrow::buffer::Buffer;
 use arrow::compute::concat;
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use std::sync::Arc;
@@ -18,6 +18,7 @@ pub struct Assembly {
     rows: usize,
     held: usize,
     columns: Vec<Column>,
+    memory: Recycler,
 }
 
 enum Column {
@@ -39,12 +40,12 @@ struct Fixed {
 
 impl Assembly {
     /// `rows`: how many there will be.
-    pub fn new(schema: SchemaRef, rows: usize) -> Assembly {
+    pub fn new(schema: SchemaRef, rows: usize, memory: Recycler) -> Assembly {
         let columns = schema.fields().iter().map(|field| match Fixed::new(field.data_type()) {
             Some(fixed) => Column::Fixed(fixed),
             None => Column::Any(Vec::new()),
         });
-        Assembly { columns: columns.collect(), schema, rows, held: 0 }
+        Assembly { columns: columns.collect(), schema, rows, held: 0, memory }
     }
 
     /// Appends rows of the schema.
@@ -53,9 +54,9 @@ impl Assembly {
             match column {
                 Column::Any(arrays) => arrays.push(array.clone()),
                 Column::Fixed(fixed) => {
-                    if !fixed.push(array, self.rows)? {
+                    if !fixed.push(array, self.rows, &self.memory)? {
                         let before = std::mem::replace(column, Column::Any(Vec::new()));
-                        *column = Column::Any(vec![before.finish(self.held)?, array.clone()]);
+                        *column = Column::Any(vec![before.finish(self.held, &self.memory)?, array.clone()]);
                     }
                 }
             }
@@ -70,16 +71,17 @@ impl Assembly {
         if held == 0 {
             return Ok(RecordBatch::new_empty(self.schema));
         }
-        let columns = self.columns.into_iter().map(|column| column.finish(held)).collect::<Result<Vec<_>>>()?;
+        let columns =
+            self.columns.into_iter().map(|column| column.finish(held, &self.memory)).collect::<Result<Vec<_>>>()?;
         let rows = RecordBatchOptions::new().with_row_count(Some(held));
         Ok(RecordBatch::try_new_with_options(self.schema, columns, &rows)?)
     }
 }
 
 impl Column {
-    fn finish(self, held: usize) -> Result<ArrayRef> {
+    fn finish(self, held: usize, memory: &Recycler) -> Result<ArrayRef> {
         match self {
-            Column::Fixed(fixed) => fixed.finish(),
+            Column::Fixed(fixed) => fixed.finish(memory),
             Column::Any(arrays) => {
                 let arrays: Vec<&dyn Array> = arrays.iter().map(|array| array.as_ref()).collect();
                 concat(&arrays).map_err(|e| too_many(held).caused_by(e))
@@ -97,7 +99,7 @@ impl Fixed {
     }
 
     /// False, with nothing taken, where there are nulls among the numbers.
-    fn push(&mut self, array: &ArrayRef, expected: usize) -> Result<bool> {
+    fn push(&mut self, array: &ArrayRef, expected: usize, memory: &Recycler) -> Result<bool> {
         let list = array.as_fixed_size_list_opt().ok_or_else(|| other(array))?;
         if list.values().null_count() > 0 {
             return Ok(false);
@@ -109,7 +111,7 @@ impl Fixed {
         let bytes = buffer.get(start..start + list.len() * self.width).ok_or_else(|| other(array))?;
         if self.values.is_empty() {
             let bytes = self.width.saturating_mul(expected).min(MOST_AT_ONCE);
-            self.values.try_reserve_exact(bytes).map_err(|e| too_many(expected).caused_by(e))?;
+            self.values = memory.take(bytes)?;
         }
         self.values.extend_from_slice(bytes);
         match list.nulls() {
@@ -120,9 +122,9 @@ impl Fixed {
         Ok(true)
     }
 
-    fn finish(mut self) -> Result<ArrayRef> {
+    fn finish(mut self, memory: &Recycler) -> Result<ArrayRef> {
         let data = ArrayData::builder(self.item.data_type().clone());
-        let data = data.len(self.rows * self.size as usize).add_buffer(Buffer::from_vec(self.values));
+        let data = data.len(self.rows * self.size as usize).add_buffer(memory.lend(self.values));
         let data = data.align_buffers(true).build()?;
         Ok(Arc::new(FixedSizeListArray::try_new(self.item, self.size, make_array(data), self.nulls.finish())?))
     }
@@ -175,9 +177,9 @@ mod tests {
             batch(90, Some(vec![false, true, true])).slice(1, 1),
             batch(7, None).slice(0, 0),
         ];
-        let mut assembly = Assembly::new(schema.clone(), 2);
+        let mut assembly = Assembly::new(schema.clone(), 2, Recycler::default());
         parts.iter().for_each(|part| assembly.push(part).unwrap());
         assert_eq!(assembly.finish().unwrap(), concat_batches(&schema, &parts).unwrap());
-        assert_eq!(Assembly::new(schema, 2).finish().unwrap().num_rows(), 0);
+        assert_eq!(Assembly::new(schema, 2, Recycler::default()).finish().unwrap().num_rows(), 0);
     }
 }

@@ -19,6 +19,7 @@ use crate::plan::snapshot::Snapshot;
 use crate::reader::assemble::Assembly;
 use crate::reader::cache::{Cache, Held};
 use crate::reader::chunk::{Chunk, Kept};
+use crate::reader::recycle::Recycler;
 use crate::step::Cardinality;
 use arrow::array::{AsArray, RecordBatch, UInt32Array};
 use arrow::datatypes::{SchemaRef, UInt32Type};
@@ -39,6 +40,7 @@ pub struct Fetch {
     last_deterministic: usize,
     shards: Cache<u32, Arc<Shard>>,
     chunks: Cache<(u32, usize), Arc<Chunk>>,
+    memory: Recycler,
     bad: Mutex<BTreeSet<Digest>>,
     warnings: Mutex<Vec<String>>,
 }
@@ -77,6 +79,7 @@ impl Fetch {
             known,
             shards: Cache::new(SHARDS),
             chunks: Cache::new(CHUNKS_BYTES),
+            memory: Recycler::default(),
             bad: Mutex::new(BTreeSet::new()),
             warnings: Mutex::new(Vec::new()),
         })
@@ -97,7 +100,7 @@ impl Fetch {
     /// The chain's last stage for these rows of its last deterministic stage, in their order.
     pub fn fetch(&self, rows: &[Row], seed: u64, epoch: u64) -> Result<RecordBatch> {
         let end = self.chain.stages.len() - 1;
-        let mut batch = Assembly::new(self.schema(), rows.len());
+        let mut batch = Assembly::new(self.schema(), rows.len(), self.memory.clone());
         let mut at = 0;
         let mut most = usize::MAX;
         while at < rows.len() {

@@ -1,11 +1,13 @@
 //! Level 7: batches rebuilt from the nearest stored stage of each shard, in an order that is a pure function of seed, epoch
 //! and position, so that a cursor resumes anywhere. `fetch` gets rows by their place, `assemble` puts them together as
-//! batches, `cache` holds what is open, `chunk` what is left of a chunk.
+//! batches, `cache` holds what is open, `chunk` what is left of a chunk,
+//! `recycle` the memory of batches.
 
 mod assemble;
 mod cache;
 mod chunk;
 mod fetch;
+mod recycle;
 
 use crate::engine::dataset::{Dataset, Split};
 use crate::engine::pool::Pool;

@@ -4,6 +4,7 @@
 //! before the first batch, so that every byte is verified.
 
 use super::MAX_CHUNK_BYTES;
+use super::body::Body;
 use super::normal;
 use super::spans;
 use crate::error::{Error, Result};
@@ -18,6 +19,7 @@ use ::arrow::ipc::reader::{RecordBatchDecoder, read_footer_length};
 use ::arrow::ipc::writer::{DictionaryTracker, EncodedData, IpcDataGenerator, IpcWriteOptions, write_message};
 use flatbuffers::FlatBufferBuilder;
 use std::collections::HashMap;
+use std::io::{self, Write};
 use std::ops::Range;
 
 /// Buffers begin at multiples of this many bytes of the file.
@@ -44,14 +46,32 @@ fn options(codec: Codec) -> Result<IpcWriteOptions> {
 pub struct Encoded {
     pub rows: u64,
     head: Vec<u8>,
-    body: Vec<u8>,
+    body: Vec<Buffer>,
     head_digest: Digest,
     /// Bytes and digest of each column's part of the body.
     columns: Vec<(u64, Digest)>,
 }
 
-/// `batch` is of the stored schema.
-pub fn encode(batch: &RecordBatch, codec: Codec) -> Result<Encoded> {
+/// Without a codec: the rows of batches of the stored schema, one after the other, at least one.
+pub fn encode_plain(parts: &[RecordBatch]) -> Result<Encoded> {
+    let parts = parts.iter().map(normal::batch).collect::<Result<Vec<_>>>()?;
+    let body = Body::new(&parts)?;
+    let mut start = 0;
+    let mut columns = Vec::with_capacity(body.ends.len());
+    for &end in &body.ends {
+        let mut column = spans::Hashing::new(io::sink());
+        for piece in &body.pieces[start..end] {
+            column.write_all(piece).map_err(|error| Error::io("cannot digest a column", error))?;
+        }
+        columns.push(column.whole());
+        start = end;
+    }
+    let rows = parts.iter().map(|part| part.num_rows() as u64).sum();
+    encoded(rows, body.message(), body.pieces, columns, &options(Codec::None)?)
+}
+
+/// With a codec: a batch of the stored schema.
+pub fn encode_compressed(batch: &RecordBatch, codec: Codec) -> Result<Encoded> {
     let options = options(codec)?;
     let batch = normal::batch(batch)?;
     let (_, data) = IpcDataGenerator::default().encode(
@@ -64,15 +84,25 @@ pub fn encode(batch: &RecordBatch, codec: Codec) -> Result<Encoded> {
     let starts = column_starts(&message(&ipc_message)?, batch.schema_ref(), body.len())?;
     let columns = starts.array_windows().map(|[from, to]| ((to - from) as u64, Digest::of(&body[*from..*to])));
     let columns = columns.collect();
+    encoded(batch.num_rows() as u64, ipc_message, vec![Buffer::from_vec(body)], columns, &options)
+}
+
+fn encoded(
+    rows: u64,
+    ipc_message: Vec<u8>,
+    body: Vec<Buffer>,
+    columns: Vec<(u64, Digest)>,
+    options: &IpcWriteOptions,
+) -> Result<Encoded> {
     let mut head = Vec::new();
-    write_message(&mut head, EncodedData { ipc_message, arrow_data: Vec::new() }, &options)?;
-    Ok(Encoded { rows: batch.num_rows() as u64, head_digest: Digest::of(&head), head, body, columns })
+    write_message(&mut head, EncodedData { ipc_message, arrow_data: Vec::new() }, options)?;
+    Ok(Encoded { rows, head_digest: Digest::of(&head), head, body, columns })
 }
 
 impl Encoded {
-    /// What is written, in two pieces.
-    pub fn bytes(&self) -> [&[u8]; 2] {
-        [&self.head, &self.body]
+    /// What is written, in pieces.
+    pub fn bytes(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(self.head.as_slice()).chain(self.body.iter().map(Buffer::as_slice))
     }
 
     /// The record's entry for this chunk where it begins at `offset`.

@@ -2,6 +2,7 @@
 //! Chunks are encoded and decoded independently, so that callers can do it on many threads.
 
 mod arrow;
+mod body;
 mod parquet;
 pub mod tensor;
 
@@ -12,11 +13,12 @@ mod storage;
 pub use spans::verify_part;
 
 use crate::error::{Error, Result};
-use crate::format::encoding::{Container, Encoding};
+use crate::format::encoding::{Codec, Container, Encoding};
 use crate::format::record::{Chunk, Part, Span};
 use crate::id::Digest;
 use ::arrow::array::{Array, RecordBatch, RecordBatchOptions};
 use ::arrow::buffer::Buffer;
+use ::arrow::compute::concat_batches;
 use ::arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use spans::{Hashing, MAX_CHUNK_ROWS, Verified};
@@ -31,6 +33,8 @@ pub const CHUNK_BYTES: usize = 8 << 20;
 pub const PART_BYTES: u64 = 128 << 20;
 /// A chunk of more decoded bytes (one huge row) is neither written nor read: Parquet's pages end at 2^31.
 pub const MAX_CHUNK_BYTES: u64 = 2_000_000_000;
+/// Batches of this mean size are written where they are; smaller ones are joined first.
+const LARGE_PART: u64 = 64 << 10;
 /// Digesting in larger pieces is faster.
 const WRITE_BUFFER: usize = 256 << 10;
 
@@ -66,21 +70,37 @@ impl Encoder {
     /// Compresses one chunk; the bytes are a function of the batch's values, schema and encoding alone. `Invalid` where a
     /// chunk is larger than can be stored.
     pub fn encode(&self, batch: &RecordBatch) -> Result<EncodedChunk> {
+        self.encode_parts(std::slice::from_ref(batch))
+    }
+
+    /// The same for a chunk whose rows lie in several batches, one after the other.
+    pub fn encode_parts(&self, parts: &[RecordBatch]) -> Result<EncodedChunk> {
+        let rows: usize = parts.iter().map(RecordBatch::num_rows).sum();
         let mut bytes = 0;
-        for (array, field) in batch.columns().iter().zip(self.schema.fields()) {
-            bytes += array.to_data().get_slice_memory_size()? as u64;
-            if bytes > MAX_CHUNK_BYTES || batch.num_rows() as u64 > MAX_CHUNK_ROWS {
+        for (column, field) in self.schema.fields().iter().enumerate() {
+            for part in parts {
+                bytes += part.column(column).to_data().get_slice_memory_size()? as u64;
+            }
+            if bytes > MAX_CHUNK_BYTES || rows as u64 > MAX_CHUNK_ROWS {
                 return Err(Error::invalid(format!(
-                    "a batch of {} rows has over {bytes} bytes up to column {:?}; at most {MAX_CHUNK_BYTES} bytes and {MAX_CHUNK_ROWS} rows can be stored as one chunk: use smaller batches or values",
-                    batch.num_rows(),
+                    "a batch of {rows} rows has over {bytes} bytes up to column {:?}; at most {MAX_CHUNK_BYTES} bytes and {MAX_CHUNK_ROWS} rows can be stored as one chunk: use smaller batches or values",
                     field.name()
                 )));
             }
         }
-        let stored = self.storage.pack(batch)?;
-        Ok(EncodedChunk(match &self.layout {
-            None => Form::Arrow(arrow::encode(&stored, self.encoding.codec)?),
-            Some(layout) => Form::Parquet(parquet::encode(layout, &stored)?),
+        let pack = |batch: &RecordBatch| self.storage.pack(batch);
+        if self.layout.is_none() && self.encoding.codec == Codec::None && bytes >= LARGE_PART * parts.len() as u64 {
+            let stored = parts.iter().map(pack).collect::<Result<Vec<_>>>()?;
+            return Ok(EncodedChunk(Form::Arrow(arrow::encode_plain(&stored)?)));
+        }
+        let stored = match parts {
+            [one] => pack(one)?,
+            many => pack(&concat_batches(&self.schema, many)?)?,
+        };
+        Ok(EncodedChunk(match (&self.layout, self.encoding.codec) {
+            (None, Codec::None) => Form::Arrow(arrow::encode_plain(&[stored])?),
+            (None, codec) => Form::Arrow(arrow::encode_compressed(&stored, codec)?),
+            (Some(layout), _) => Form::Parquet(parquet::encode(layout, &stored)?),
         }))
     }
 

@@ -23,6 +23,11 @@ impl<W: Write> Hashing<W> {
         Hashing { out, whole: blake3::Hasher::new(), span: None }
     }
 
+    /// Length and digest of all bytes.
+    pub fn whole(&self) -> (u64, Digest) {
+        (self.whole.count(), digest(&self.whole))
+    }
+
     /// What is written from here on belongs to a span.
     pub fn begin_span(&mut self) {
         self.span = Some((blake3::Hasher::new(), 0));

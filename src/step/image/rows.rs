@@ -458,9 +458,14 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Bytes reserved before they are needed, at most.
+const MOST_RESERVED: usize = 1 << 30;
+
 /// An output column being built: kernels append to `values`, then the row is committed or taken back.
 struct Sink<'a> {
     target: &'a Target,
+    /// Expected.
+    rows: usize,
     values: Vec<u8>,
     /// Bytes of committed rows.
     committed: usize,
@@ -473,9 +478,10 @@ struct Sink<'a> {
 impl<'a> Sink<'a> {
     fn new(target: &'a Target, rows: usize) -> Self {
         let values =
-            Vec::with_capacity(target.fixed_bytes().map_or(0, |bytes| bytes.saturating_mul(rows).min(1 << 30)));
+            Vec::with_capacity(target.fixed_bytes().map_or(0, |bytes| bytes.saturating_mul(rows).min(MOST_RESERVED)));
         Sink {
             target,
+            rows,
             values,
             committed: 0,
             lengths: Vec::new(),
@@ -488,6 +494,10 @@ impl<'a> Sink<'a> {
     fn commit(&mut self, dims: Option<[usize; 3]>) -> Result<()> {
         if dims.is_none() {
             self.values.truncate(self.committed);
+        } else if self.committed == 0 && self.target.fixed_bytes().is_none() {
+            // The other rows will be about as large as the first: no growing, which copies.
+            let expected = self.values.len().saturating_mul(self.rows - self.nulls.len() - 1);
+            self.values.reserve(expected.min(MOST_RESERVED));
         }
         self.nulls.append(dims.is_some());
         if let (Target::Tensor(_, declared), Some(dims)) = (self.target, dims)

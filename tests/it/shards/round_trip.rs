@@ -176,3 +176,37 @@ fn another_schema_is_corrupt() {
         }
     }
 }
+
+#[test]
+fn a_chunk_in_parts_is_written_as_if_joined() {
+    // Large rows stay where they are, small ones are joined first: both ways.
+    for row_bytes in [10, 200_000] {
+        let kinds = kinds();
+        let payload = LargeBinaryArray::from_iter_values((0..7).map(|row| noise(row_bytes, row)));
+        let item = Arc::new(Field::new_list_field(DataType::UInt8, true));
+        let lists = FixedSizeBinaryArray::try_from_iter((0..7u8).map(|row| [row, 1, 2])).unwrap();
+        let bytes = FixedSizeListArray::new(item.clone(), 2, Arc::new(UInt8Array::from_iter_values(0..14)), None);
+        let mut columns: Vec<(Field, ArrayRef)> =
+            vec![(Field::new("own_payload", DataType::LargeBinary, true), Arc::new(payload))];
+        columns.push((Field::new("own_three", DataType::FixedSizeBinary(3), true), Arc::new(lists)));
+        columns.push((Field::new("own_bytes", DataType::FixedSizeList(item, 2), true), Arc::new(bytes)));
+        let fields = kinds.schema().fields().iter().map(|field| field.as_ref().clone()).collect::<Vec<_>>();
+        columns.extend(fields.into_iter().zip(kinds.columns().iter().cloned()));
+        let whole = batch(columns);
+        for text in ENCODINGS {
+            let encoder = Encoder::new(whole.schema(), encoding(text)).unwrap();
+            let written = |chunk| {
+                let mut part = encoder.part(Vec::new()).unwrap();
+                part.append(chunk).unwrap();
+                part.finish().unwrap()
+            };
+            let joined = written(encoder.encode(&whole).unwrap());
+            for cuts in [vec![0, 7], vec![0, 1, 2, 3, 4, 5, 6, 7], vec![0, 0, 3, 3, 7, 7]] {
+                let parts: Vec<_> = cuts.windows(2).map(|cut| whole.slice(cut[0], cut[1] - cut[0])).collect();
+                assert!(written(encoder.encode_parts(&parts).unwrap()) == joined, "{text}, cut at {cuts:?}");
+            }
+            let read = open(&joined.0, &joined.1, &whole.schema(), encoding(text)).chunk(0, None).unwrap();
+            assert_eq!(read, whole, "{text}");
+        }
+    }
+}

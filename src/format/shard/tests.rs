@@ -1,1 +1,0 @@
-//! Round trips, determinism and damage.
