@@ -130,7 +130,12 @@ impl Bench {
         report("materialize resize, arrow zstd:3 / decode + resize + zstd", 0.75, store(Codec::Zstd(3)), || {
             rate(|| self.kernels(count, false, Some(3)))
         });
-        report("materialize, two threads / one", 1.8, store(Codec::None), || stored(Codec::None, 1));
+        report("materialize, two cores / one", 1.8, store(Codec::None), || {
+            pin("0");
+            let rate = stored(Codec::None, 1);
+            pin(&format!("0-{}", THREADS - 1));
+            rate
+        });
     }
 
     fn stored(&self) {
@@ -335,6 +340,13 @@ fn parallel(count: usize, work: impl Fn(usize, &mut [Vec<u8>; 3]) + Sync) -> usi
         }
     });
     count
+}
+
+/// Keeps this process, all its threads and those they start on these processors.
+fn pin(processors: &str) {
+    let id = std::process::id().to_string();
+    let pinned = std::process::Command::new("taskset").args(["-acp", processors, &id]).output().unwrap();
+    assert!(pinned.status.success(), "{}", String::from_utf8_lossy(&pinned.stderr));
 }
 
 /// Images a second.

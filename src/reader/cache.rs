@@ -4,7 +4,7 @@
 use crate::error::Result;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// A value that may need less than it weighs.
 pub trait Held {
@@ -52,13 +52,35 @@ impl<K: Clone + Eq + Hash, V: Clone + Held> Cache<K, V> {
         }
         // Others who want the same value wait for it here instead of making it again.
         let guard = making.lock().expect("makers don't panic");
+        self.fill(key, &value, guard, make)
+    }
+
+    /// Makes the value of `key` unless it is held, another thread is making it, or others would have to go for it.
+    pub fn prepare(&self, key: &K, make: impl FnOnce() -> Result<(V, usize)>) -> Result<()> {
+        if self.state.lock().expect("no panics while locked").weight >= self.limit {
+            return Ok(());
+        }
+        let (value, making) = self.slot(key);
+        match (value.get(), making.try_lock()) {
+            (None, Ok(guard)) => self.fill(key, &value, guard, make).map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+
+    fn fill(
+        &self,
+        key: &K,
+        value: &Arc<OnceLock<V>>,
+        making: MutexGuard<()>,
+        make: impl FnOnce() -> Result<(V, usize)>,
+    ) -> Result<V> {
         if let Some(value) = value.get() {
             return Ok(value.clone());
         }
         let (made, weight) = make()?;
         let made = value.get_or_init(|| made).clone();
-        drop(guard);
-        self.weigh(key, &value, weight);
+        drop(making);
+        self.weigh(key, value, weight);
         self.relieve(key);
         Ok(made)
     }
@@ -156,6 +178,16 @@ mod tests {
         cache.remove(&4);
         get(4);
         assert_eq!(count(), 5);
+        cache.prepare(&4, || unreachable!("it is held")).unwrap();
+        cache.prepare(&5, || unreachable!("there is no room")).unwrap();
+        cache.remove(&4);
+        cache.prepare(&4, || Ok((Value(7, Arc::default()), 10))).unwrap();
+        assert_eq!(get(4).0, 7);
+        // What another is making is left to it.
+        cache.remove(&4);
+        let (_, making) = cache.slot(&9);
+        let _making = making.lock().unwrap();
+        cache.prepare(&9, || unreachable!("it is being made")).unwrap();
     }
 
     #[test]

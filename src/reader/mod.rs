@@ -1,12 +1,12 @@
 //! Level 7: batches rebuilt from the nearest stored stage of each shard, in an order that is a pure function of seed, epoch
-//! and position, so that a cursor resumes anywhere. `fetch` gets rows by their place, `assemble` puts them together as
-//! batches, `cache` holds what is open, `chunk` what is left of a chunk,
-//! `recycle` the memory of batches.
+//! and position, so that a cursor resumes anywhere. `open` knows what serves each shard and holds it open (`cache`, `chunk`),
+//! `fetch` gets rows by their place, `assemble` puts them together as batches, in memory that `recycle` uses again.
 
 mod assemble;
 mod cache;
 mod chunk;
 mod fetch;
+mod open;
 mod recycle;
 
 use crate::engine::dataset::{Dataset, Split};
@@ -24,6 +24,7 @@ use crate::plan::snapshot::Snapshot;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use fetch::Fetch;
+use open::Open;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -87,9 +88,9 @@ impl Reader {
         }
         let order_id = key::order_id(&snapshot.entries.entries, &order);
         let partition_rows = order.iter().map(|o| o.rows).collect();
-        let fetch = Fetch::new(dataset.clone(), split.chain.clone(), snapshot.clone(), Arc::new(order))?;
+        let open = Open::new(dataset.clone(), split.chain.clone(), snapshot.clone())?;
         Ok(Reader {
-            fetch: Arc::new(fetch),
+            fetch: Arc::new(Fetch::new(open, Arc::new(order))),
             chain: split.chain.clone(),
             snapshot,
             partition_rows,
@@ -118,7 +119,7 @@ impl Reader {
     pub fn origins(&self) -> Result<Vec<Origin>> {
         let mut counted: BTreeMap<(usize, Option<Encoding>), (u64, u64)> = BTreeMap::new();
         for (partition, rows) in self.partition_rows.iter().enumerate() {
-            let (stage, record) = self.fetch.origin(partition)?;
+            let (stage, record) = self.fetch.open().origin(partition)?;
             let count = counted.entry((stage, record.map(|r| r.encoding))).or_default();
             *count = (count.0 + 1, count.1 + rows);
         }
@@ -133,7 +134,7 @@ impl Reader {
 
     /// What went wrong with stored shards and was mended by computing, since last asked.
     pub fn take_warnings(&self) -> Vec<String> {
-        self.fetch.take_warnings()
+        self.fetch.open().take_warnings()
     }
 
     /// The resume state at a position of an epoch.

@@ -9,9 +9,9 @@ use crate::format::KEY;
 use crate::format::encoding::Codec;
 use crate::format::record::{Chunk, Part, Span};
 use crate::id::Digest;
-use ::arrow::array::RecordBatch;
-use ::arrow::buffer::Buffer;
-use ::arrow::datatypes::{DataType, Schema};
+use ::arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray, RecordBatch, RecordBatchOptions};
+use ::arrow::buffer::{Buffer, OffsetBuffer};
+use ::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use ::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use ::parquet::arrow::arrow_writer::{ArrowRowGroupWriterFactory, compute_leaves};
 use ::parquet::arrow::{ArrowSchemaConverter, ProjectionMask, encode_arrow_schema};
@@ -246,10 +246,41 @@ pub fn open(bytes: &[u8], part: &Part, storage: Arc<Storage>) -> Result<Metadata
         return Err(wrong("has another schema than its stage"));
     }
     check_row_groups(&metadata, part, &storage).map_err(|what| wrong(&what))?;
-    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true).with_schema(storage.stored.clone());
+    let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true).with_schema(read_schema(&storage));
     let arrow = ArrowReaderMetadata::try_new(Arc::new(metadata), options)
         .map_err(|error| wrong("has another schema than its stage").caused_by(error))?;
     Ok(Metadata { arrow, storage })
+}
+
+/// The stored schema, but for tensors' bytes, which are read as views of the pages: their one copy is then of the right
+/// size from the start.
+fn read_schema(storage: &Storage) -> SchemaRef {
+    let mut fields: Vec<FieldRef> = storage.stored.fields().iter().cloned().collect();
+    for index in storage.payloads() {
+        fields[index] = Arc::new(fields[index].as_ref().clone().with_data_type(DataType::BinaryView));
+    }
+    Arc::new(Schema::new_with_metadata(fields, storage.stored.metadata().clone()))
+}
+
+/// A batch as it was read, as the stored schema has it.
+fn as_stored(batch: &RecordBatch, schema: SchemaRef) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().map(|column| match column.as_binary_view_opt() {
+        None => Ok(column.clone()),
+        Some(views) => {
+            let bytes = |view: Option<&[u8]>| view.map_or(0, <[u8]>::len);
+            let total: usize = views.iter().map(bytes).sum();
+            if total as u64 > MAX_CHUNK_BYTES {
+                return Err(Error::corrupt(format!("a column of {total} bytes, at most {MAX_CHUNK_BYTES} are stored")));
+            }
+            let mut values = Vec::with_capacity(total);
+            views.iter().flatten().for_each(|view| values.extend_from_slice(view));
+            let offsets = OffsetBuffer::from_lengths(views.iter().map(bytes));
+            let values = Buffer::from_vec(values);
+            Ok(Arc::new(LargeBinaryArray::try_new(offsets, values, views.nulls().cloned())?) as ArrayRef)
+        }
+    });
+    let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(schema, columns.collect::<Result<_>>()?, &rows)?)
 }
 
 /// Column chunks lie end to end within the record's spans.
@@ -325,7 +356,7 @@ pub fn decode(bytes: &Bytes, metadata: &Metadata, index: usize, rows: u64, wante
         .map_err(wrong)?;
     match batches.as_slice() {
         [] => Ok(RecordBatch::new_empty(schema)),
-        [batch] => Ok(batch.clone()),
-        batches => Ok(::arrow::compute::concat_batches(&batches[0].schema(), batches)?),
+        [batch] => as_stored(batch, schema),
+        batches => as_stored(&::arrow::compute::concat_batches(&batches[0].schema(), batches)?, schema),
     }
 }

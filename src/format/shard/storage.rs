@@ -87,6 +87,12 @@ impl Storage {
         Ok(Storage { stage, stored, columns })
     }
 
+    /// The stored fields that hold tensors' bytes in Parquet.
+    pub fn payloads(&self) -> impl Iterator<Item = usize> {
+        let tensors = self.columns.iter().filter(|c| matches!(c.form, Form::Fixed { .. } | Form::Variable { .. }));
+        tensors.map(|column| column.fields.start)
+    }
+
     /// The stored fields of each of the stage's columns.
     pub fn fields(&self) -> impl Iterator<Item = Range<usize>> {
         self.columns.iter().map(|column| column.fields.clone())
