@@ -342,10 +342,10 @@ fn parallel(count: usize, work: impl Fn(usize, &mut [Vec<u8>; 3]) + Sync) -> usi
     count
 }
 
-/// Keeps this process, all its threads and those they start on these processors.
+/// Keeps this thread and those that it starts from here on on these processors.
 fn pin(processors: &str) {
     let id = std::process::id().to_string();
-    let pinned = std::process::Command::new("taskset").args(["-acp", processors, &id]).output().unwrap();
+    let pinned = std::process::Command::new("taskset").args(["-cp", processors, &id]).output().unwrap();
     assert!(pinned.status.success(), "{}", String::from_utf8_lossy(&pinned.stderr));
 }
 
