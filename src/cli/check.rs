@@ -3,7 +3,7 @@
 use crate::app::check::{Checked, check};
 use crate::app::project::Project;
 use crate::cli::Context;
-use crate::cli::output::count;
+use crate::cli::output::{count, shown};
 use crate::error::Result;
 use crate::spec::size;
 use clap::Args;
@@ -84,7 +84,7 @@ fn text(checked: &Checked) -> String {
         size::print(checked.open_bytes)
     );
     for (key, reason) in &checked.failed {
-        let _ = writeln!(text, "fails: {key}: {reason}");
+        let _ = writeln!(text, "fails: {}: {}", shown(key), shown(reason));
     }
     for advice in &checked.advice {
         let _ = writeln!(text, "note: {advice}");

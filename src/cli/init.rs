@@ -2,7 +2,7 @@
 
 use crate::app::init::init;
 use crate::cli::Context;
-use crate::cli::output::count;
+use crate::cli::output::{count, shown};
 use crate::error::{Error, Result};
 use crate::spec::size;
 use clap::Args;
@@ -60,12 +60,12 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
             size::print(survey.median_bytes),
         );
         if !survey.classes.is_empty() {
-            let shown: Vec<&str> = survey.classes.iter().take(5).map(String::as_str).collect();
-            let more = if survey.classes.len() > shown.len() { ", …" } else { "" };
-            let _ = writeln!(text, "{} classes by directory: {}{more}", survey.classes.len(), shown.join(", "));
+            let first: Vec<String> = survey.classes.iter().take(5).map(|class| shown(class)).collect();
+            let more = if survey.classes.len() > first.len() { ", …" } else { "" };
+            let _ = writeln!(text, "{} classes by directory: {}{more}", survey.classes.len(), first.join(", "));
         }
         for odd in &survey.odd {
-            let _ = writeln!(text, "odd: {}: {}", odd.path.display(), odd.reason);
+            let _ = writeln!(text, "odd: {}: {}", shown(&odd.path.display().to_string()), odd.reason);
         }
         if survey.odd_files > survey.odd.len() as u64 {
             let _ = writeln!(text, "… and {} more odd files", survey.odd_files - survey.odd.len() as u64);

@@ -2,7 +2,7 @@
 
 use crate::app::project::Project;
 use crate::app::store_stages::{Done, Prepared, Request, check_room};
-use crate::cli::output::{count, seconds};
+use crate::cli::output::{count, seconds, shown};
 use crate::cli::{Context, now_ms, progress, reported};
 use crate::engine::pool::Pool;
 use crate::error::{Error, Kind, Result};
@@ -10,6 +10,7 @@ use crate::format::encoding::{Codec, Container};
 use crate::materialize::Target;
 use crate::materialize::estimate::Estimate;
 use crate::materialize::run::{Options, RETRY_AFTER};
+use crate::spec::pipeline::OnError;
 use crate::spec::size;
 use clap::Args;
 use serde_json::{Value, json};
@@ -238,20 +239,26 @@ fn show_done(
         context.out.note("stopped; finished shards are kept, and the same command goes on from them");
         return Err(reported(Kind::Unavailable));
     }
-    show_failures(arguments, context, project, &done)
+    show_failures(arguments, context, project, targets, &done)
 }
 
 /// How many samples failed, which and why, and how to look at one.
-fn show_failures(arguments: &Arguments, context: &Context, project: &Project, done: &Done) -> Result<()> {
+fn show_failures(
+    arguments: &Arguments,
+    context: &Context,
+    project: &Project,
+    targets: &[Target],
+    done: &Done,
+) -> Result<()> {
     const SHOWN: usize = 10;
     let outcome = &done.outcome;
     if let Some(first) = outcome.failures.first() {
-        let kept = matches!(project.pipeline.on_error, crate::spec::pipeline::OnError::Keep { .. });
+        let kept = matches!(project.pipeline.on_error, OnError::Keep { .. });
         let fate = if kept { "kept with nulls and the reason in _error" } else { "their shards were not stored" };
         context.out.warn(&format!("{} failed; {fate}:", count(outcome.failed_rows, "sample")));
         for failure in outcome.failures.iter().take(SHOWN) {
             let line = step_line(project, &failure.reason).map_or(String::new(), |line| format!(" ({line})"));
-            eprintln!("  {}: {}{line}", failure.key, failure.reason);
+            eprintln!("  {}: {}{line}", shown(&failure.key), shown(&failure.reason));
         }
         if outcome.failed_rows > SHOWN as u64 {
             eprintln!("  … and {} more (--json lists up to 1,000)", outcome.failed_rows - SHOWN as u64);
@@ -279,11 +286,24 @@ fn show_failures(arguments: &Arguments, context: &Context, project: &Project, do
             format!("{shards} could not be stored; all others are. Run the command again once mended"),
         ));
     }
-    if done.manifests.iter().any(Option::is_none) {
-        return Err(Error::invalid(format!(
-            "{} failed; the stages above are not complete",
-            count(outcome.failed_rows, "sample")
-        )));
+    let unfinished =
+        targets.iter().zip(&outcome.records).zip(&done.manifests).filter(|(_, manifest)| manifest.is_none());
+    let stages: Vec<String> = unfinished
+        .map(|((target, records), _)| {
+            let failed: u64 = records.values().map(|r| r.failed_rows).sum();
+            let rows: u64 = records.values().map(|r| r.rows).sum();
+            match project.pipeline.on_error {
+                OnError::Keep { max_errors } => {
+                    let share = max_errors * 100.0;
+                    format!("{}: {failed} of {rows} failed, more than max_errors: {share}%", target.stage)
+                }
+                OnError::Fail => target.stage.clone(),
+            }
+        })
+        .collect();
+    if !stages.is_empty() {
+        let failed = count(outcome.failed_rows, "sample");
+        return Err(Error::invalid(format!("{failed} failed; not complete: {}", stages.join("; "))));
     }
     Ok(())
 }

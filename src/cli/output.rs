@@ -81,6 +81,13 @@ impl Output {
     }
 }
 
+/// A sample's key (or what else comes from outside) on one line: control characters, which could also speak to the
+/// terminal, are escaped.
+pub fn shown(text: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect()
+}
+
 /// `1 shard`, `2 shards`, `1,234 shards`.
 pub fn count(number: u64, noun: &str) -> String {
     let plural = match noun {
@@ -123,5 +130,11 @@ mod tests {
         assert_eq!(count(1_234_567, "entry"), "1,234,567 entries");
         assert_eq!(thousands(999), "999");
         assert_eq!(seconds(200.4), "3 min 20 s");
+    }
+
+    #[test]
+    fn names_from_outside_stay_on_their_line() {
+        assert_eq!(shown("cats/ü 1.jpg"), "cats/ü 1.jpg");
+        assert_eq!(shown("a\nb\u{1b}[31m"), "a\\nb\\u{1b}[31m");
     }
 }

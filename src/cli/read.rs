@@ -2,7 +2,7 @@
 
 use crate::app::open::{OnMissing, Opened, Reading, Which, describe, from_file};
 use crate::app::{trace, values};
-use crate::cli::output::{count, seconds};
+use crate::cli::output::{count, seconds, shown};
 use crate::cli::{Context, now_ms};
 use crate::engine::dataset::Split;
 use crate::engine::pool::Pool;
@@ -159,10 +159,10 @@ fn head(arguments: &Arguments, reader: &Reader, context: &Context) -> Result<()>
 /// `key  column=value …`
 fn line(batch: &RecordBatch, row: usize) -> String {
     let schema = batch.schema();
-    let mut text = values::short(schema.field(0), batch.column(0), row);
+    let mut text = shown(&values::short(schema.field(0), batch.column(0), row));
     for (field, array) in schema.fields().iter().zip(batch.columns()).skip(1) {
         if field.name() != ERROR || array.is_valid(row) {
-            let _ = write!(text, "  {}={}", field.name(), values::short(field, array, row));
+            let _ = write!(text, "  {}={}", field.name(), shown(&values::short(field, array, row)));
         }
     }
     text + "\n"
@@ -183,7 +183,7 @@ fn samples(arguments: &Arguments, opened: &Opened, split: &Split, context: &Cont
         let traced = trace::trace(opened, split, place, arguments.seed, arguments.epoch)?;
         let key =
             traced.first().map_or(String::new(), |t| t.rows.batch.column(0).as_string::<i64>().value(0).to_owned());
-        let _ = writeln!(text, "{key}");
+        let _ = writeln!(text, "{}", shown(&key));
         let mut stages = Vec::new();
         for (number, stage) in traced.iter().enumerate() {
             let batch = &stage.rows.batch;

@@ -180,20 +180,34 @@ impl Run<'_> {
                 None => passes.push((from, vec![target])),
             }
         }
-        for (from, targets) in passes {
-            match self.pass(job.partition, &from, &targets) {
+        // A sample that fails in several passes is one.
+        let mut failures = BTreeMap::new();
+        let result = passes.into_iter().try_for_each(|(from, targets)| {
+            match self.pass(job.partition, &from, &targets, &mut failures) {
                 Err(error) if error.kind() == Kind::Corrupt && matches!(from, Start::Stored { .. }) => {
                     self.report(job.partition, &from, &error)?;
-                    self.pass(job.partition, &Start::Source, &targets)?;
+                    self.pass(job.partition, &Start::Source, &targets, &mut failures)?;
                 }
                 other => other?,
             }
             job.missing.retain(|target| !targets.contains(target));
-        }
-        Ok(())
+            Ok(())
+        });
+        let mut outcome = self.outcome.lock().expect("no panics while locked");
+        outcome.failed_rows += failures.len() as u64;
+        let room = FAILURES_KEPT.saturating_sub(outcome.failures.len());
+        outcome.failures.extend(failures.into_iter().take(room).map(|(key, reason)| Failure { key, reason }));
+        result
     }
 
-    fn pass(&self, partition: usize, from: &Start, targets: &[usize]) -> Result<()> {
+    /// Computes targets that start from the same stage. Failed samples join the others once all is published.
+    fn pass(
+        &self,
+        partition: usize,
+        from: &Start,
+        targets: &[usize],
+        all_failures: &mut BTreeMap<String, String>,
+    ) -> Result<()> {
         let (recipe, pieces) = match from {
             Start::Source => {
                 let source = self.dataset.source.as_ref();
@@ -257,10 +271,9 @@ impl Run<'_> {
             outcome.computed_rows += record.rows;
             outcome.records[target].insert(partition, record);
         }
-        let mut outcome = self.outcome.lock().expect("no panics while locked");
-        outcome.failed_rows += failures.len() as u64;
-        let room = FAILURES_KEPT.saturating_sub(outcome.failures.len());
-        outcome.failures.extend(failures.into_iter().take(room).map(|(key, reason)| Failure { key, reason }));
+        for (key, reason) in failures {
+            all_failures.entry(key).or_insert(reason);
+        }
         Ok(())
     }
 

@@ -186,6 +186,9 @@ fn a_failed_sample_is_named_and_keeps_its_place_where_failures_are_kept() {
     std::fs::write(&dataset.file, kept).unwrap();
     let done = dataset.materialize(&["resize"], None).unwrap();
     assert!(done.manifests[0].is_some());
+    // One pass from the source and one from what is stored: the sample fails in both.
+    let both = dataset.materialize(&["decode", "index"], None).unwrap();
+    assert_eq!((both.outcome.failed_rows, both.outcome.failures.len()), (1, 1));
     let rows: usize = ["train", "val"].iter().flat_map(|s| dataset.read(Some(s), 4, 0)).map(|b| b.num_rows()).sum();
     assert_eq!(rows, 17);
     let batches: Vec<_> = ["train", "val"].iter().flat_map(|s| dataset.read(Some(s), 100, 0)).collect();
