@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// A value that may need less than it weighs.
@@ -22,13 +22,11 @@ pub trait Held {
 pub struct Cache<K, V> {
     limit: usize,
     state: Mutex<State<K, V>>,
-    dice: RandomState,
 }
 
 struct State<K, V> {
     slots: HashMap<K, Slot<V>>,
     weight: usize,
-    thrown: u64,
 }
 
 struct Slot<V> {
@@ -40,8 +38,8 @@ struct Slot<V> {
 impl<K: Clone + Eq + Hash, V: Clone + Held> Cache<K, V> {
     /// `limit`: the most weight held besides what is being made.
     pub fn new(limit: usize) -> Self {
-        let state = State { slots: HashMap::new(), weight: 0, thrown: 0 };
-        Cache { limit, state: Mutex::new(state), dice: RandomState::new() }
+        let state = State { slots: HashMap::new(), weight: 0 };
+        Cache { limit, state: Mutex::new(state) }
     }
 
     /// The value of `key`, made by `make` (which also says its weight) where it isn't held.
@@ -115,18 +113,17 @@ impl<K: Clone + Eq + Hash, V: Clone + Held> Cache<K, V> {
             let spare = |slot: &Slot<V>| slot.value.get().map_or(0, Held::spare);
             let most = others().map(|(key, slot)| (spare(slot), key, slot)).max_by_key(|(spare, ..)| *spare);
             let Some((spare, key, slot)) = most else { return };
-            if 2 * spare >= slot.weight {
+            if 4 * spare >= slot.weight {
                 let (key, value) = (key.clone(), slot.value.clone());
                 drop(state);
                 let weight = value.get().map_or(0, Held::shrink);
                 self.weigh(&key, &value, weight);
                 continue;
             }
-            // Rows are wanted in turn from all that is open: the least recently used would always be the one wanted next.
-            let chosen = self.dice.hash_one(state.thrown) as usize % others().count();
-            let chosen = others().nth(chosen).map(|(key, _)| key.clone());
-            state.thrown += 1;
-            chosen.iter().for_each(|key| state.remove(key));
+            // Rows are wanted in turn from all that is open, so the least recently used is the one wanted next. The heaviest
+            // has the most rows still to come: those that stay are done with soonest, and few are made again.
+            let heaviest = others().max_by_key(|(_, slot)| slot.weight).map(|(key, _)| key.clone());
+            heaviest.iter().for_each(|key| state.remove(key));
         }
     }
 }
