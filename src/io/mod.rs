@@ -1,7 +1,6 @@
 //! Level 2: bytes by name. The only module that touches storage: publish atomically, map, list, spool. `local` is a
-//! directory as storage, `temporary` how bytes come to a name whole,
-//! `spool` where they wait for it, `failure` what to say when the system refuses, and
-//! `map` the one place with `unsafe`. What the names mean is `store`'s business.
+//! directory as storage, `temporary` how bytes come to a name whole, `spool` where they wait for it, `failure` what to
+//! say when the system refuses, and `map` the one place with `unsafe`. What the names mean is `store`'s business.
 
 mod failure;
 mod local;

@@ -249,7 +249,8 @@ impl Run<'_> {
                 self.note_failures(&rows, &mut failures)?;
                 for (_, sink) in sinks.iter_mut().filter(|(r, _)| *r == recipe) {
                     sink.seconds += seconds;
-                    if self.options.on_error == OnError::Fail && !failures.is_empty() {
+                    // What failed at a later stage doesn't keep this one from being stored.
+                    if self.options.on_error == OnError::Fail && sink.failed_rows() > 0 {
                         sink.count(&rows)?;
                     } else {
                         sink.push(&rows, pool, store)?;

@@ -114,10 +114,15 @@ impl<K: Clone + Eq + Hash, V: Clone + Held> Cache<K, V> {
             let most = others().map(|(key, slot)| (spare(slot), key, slot)).max_by_key(|(spare, ..)| *spare);
             let Some((spare, key, slot)) = most else { return };
             if 4 * spare >= slot.weight {
-                let (key, value) = (key.clone(), slot.value.clone());
+                let (key, value, before) = (key.clone(), slot.value.clone(), slot.weight);
                 drop(state);
                 let weight = value.get().map_or(0, Held::shrink);
-                self.weigh(&key, &value, weight);
+                if weight < before {
+                    self.weigh(&key, &value, weight);
+                } else {
+                    // It couldn't shrink, and would be asked to for ever.
+                    self.remove(&key);
+                }
                 continue;
             }
             // Rows are wanted in turn from all that is open, so the least recently used is the one wanted next. The heaviest
@@ -199,6 +204,25 @@ mod tests {
         // 4 + 10 + 10 + 10 is too much still, and nothing else has anything to spare.
         assert_eq!(first.1.load(Ordering::Relaxed), 0);
         assert!(cache.state.lock().unwrap().weight <= 30);
+    }
+
+    #[test]
+    fn what_cannot_shrink_is_let_go() {
+        #[derive(Clone)]
+        struct Stubborn;
+        impl Held for Stubborn {
+            fn spare(&self) -> usize {
+                10
+            }
+            fn shrink(&self) -> usize {
+                10
+            }
+        }
+        let cache: Cache<u32, Stubborn> = Cache::new(10);
+        for key in 0..3 {
+            cache.get(&key, || Ok((Stubborn, 10))).unwrap();
+        }
+        assert_eq!(cache.state.lock().unwrap().weight, 10);
     }
 
     #[test]

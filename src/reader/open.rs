@@ -118,10 +118,10 @@ impl Open {
                 }
             }
         }
+        // Two neighbours begin half the chunks apart.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let first = turn.wrapping_mul(wanted.len().div_ceil(2)).wrapping_add(turn / 2);
         for index in 0..wanted.len() {
-            // Two neighbours begin half the chunks apart.
-            let first = turn.wrapping_mul(wanted.len().div_ceil(2)).wrapping_add(turn / 2);
             let (shard, key) = &wanted[first.wrapping_add(index) % wanted.len()];
             let Some(start) = shard.stored.as_ref().map(|stored| stored.chunk_start(key.1)) else { continue };
             if self.chunks.prepare(key, || self.weighed_chunk(shard, key.1, start)).is_err() {

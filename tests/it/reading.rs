@@ -1,6 +1,6 @@
 //! The main promise: batches are the same whatever is stored, lost, damaged, or computed.
 
-use crate::fixture::{Dataset, PHOTOS};
+use crate::fixture::{Dataset, PHOTOS, photo};
 use arrow::array::{Array, AsArray, RecordBatch};
 use forebay::format::encoding::{Codec, Container};
 use forebay::plan::order::batch::{Batching, Tail};
@@ -169,6 +169,27 @@ fn ranks_and_batch_sizes_share_one_order_and_resume_anywhere() {
     let mut all: Vec<String> = seen.into_iter().chain(rest).collect();
     all.sort();
     assert_eq!(all, sorted);
+}
+
+#[test]
+fn a_sample_that_fails_at_a_later_stage_keeps_no_earlier_one_from_being_stored() {
+    let pipeline = PHOTOS.replace("shorter_side: 40", "shorter_side: 16").replace("entries: 8", "entries: 100");
+    let dataset = Dataset::new(&pipeline);
+    let folder = dataset.path().join("photos/cat");
+    std::fs::create_dir_all(&folder).unwrap();
+    // Large enough to be computed in several groups, most of them after one with a failure.
+    for number in 0..16 {
+        std::fs::write(folder.join(format!("{number}.jpg")), photo(number, 400, 500)).unwrap();
+    }
+    for number in 0..4 {
+        std::fs::write(folder.join(format!("thin{number}.jpg")), photo(number, 5000, 1)).unwrap();
+    }
+    let done = dataset.materialize(&["decode", "resize"], None).unwrap();
+    let failed: Vec<&str> = done.outcome.failures.iter().map(|f| f.key.as_str()).collect();
+    assert_eq!(failed, ["cat/thin0.jpg", "cat/thin1.jpg", "cat/thin2.jpg", "cat/thin3.jpg"]);
+    assert!(done.outcome.errors.is_empty(), "{:?}", done.outcome.errors);
+    let stored: u64 = done.outcome.records[0].values().map(|record| record.rows).sum();
+    assert_eq!((stored, done.manifests[0].is_some(), done.manifests[1].is_some()), (20, true, false));
 }
 
 #[test]
