@@ -148,12 +148,12 @@ impl Opened {
         let hoped_for = |o: &&Origin| o.stage.is_some() && (named.is_none() || o.stage.as_deref() == named);
         let shards: u64 = origins.iter().map(|o| o.shards).sum();
         let missing = shards - origins.iter().filter(hoped_for).map(|o| o.shards).sum::<u64>();
-        if on_missing == OnMissing::Compute || (on_missing == OnMissing::Error && missing == 0) {
+        if on_missing == OnMissing::Compute {
             return Ok(None);
         }
         let served = origins.iter().filter_map(|o| chain.stages.iter().position(|s| Some(&s.name) == o.stage.as_ref()));
         let near = near_miss(&self.dataset.store, &chain, served.max().unwrap_or(0))?;
-        if on_missing == OnMissing::Warn {
+        if on_missing == OnMissing::Warn || missing == 0 {
             return Ok(near);
         }
         let what = named.map_or("at any stage".to_owned(), |name| format!("at stage {name}"));

@@ -4,13 +4,16 @@
 use crate::app::project::Project;
 use crate::app::targets::{Targets, resolve};
 use crate::engine::count;
+use crate::engine::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::format::encoding::{Codec, Container};
 use crate::format::head::ManifestHead;
+use crate::format::name::Name;
 use crate::format::record::Record;
+use crate::materialize::Target;
 use crate::materialize::estimate::{Estimate, estimate};
 use crate::materialize::finish;
-use crate::materialize::plan::Plan;
+use crate::materialize::plan::{Healing, Plan};
 use crate::materialize::run::{self, Options, Outcome};
 use crate::plan::snapshot::Snapshot;
 use crate::spec::pipeline::OnError;
@@ -29,13 +32,15 @@ pub struct Request {
 pub struct Prepared {
     pub snapshot: Arc<Snapshot>,
     pub targets: Targets,
+    /// Of other stages and encodings: computed as well.
+    pub healing: Healing,
     pub plan: Plan,
 }
 
 /// What became of a run.
 pub struct Done {
     pub outcome: Outcome,
-    /// By target; `None` where shards are missing.
+    /// By target that was asked for; `None` where shards are missing.
     pub manifests: Vec<Option<ManifestHead>>,
 }
 
@@ -45,8 +50,15 @@ impl Prepared {
         let stages = if request.stages.is_empty() { &settings.stages } else { &request.stages };
         let (container, codec) = (request.container.or(settings.container), request.codec.or(settings.codec));
         let targets = resolve(&project.dataset, stages, container, codec)?;
-        let plan = Plan::new(&project.dataset, &snapshot, &targets.targets)?;
-        Ok(Prepared { snapshot, targets, plan })
+        let healing = reported(&project.dataset, &targets.targets)?;
+        let plan = Plan::new(&project.dataset, &snapshot, &targets.targets, &healing)?;
+        Ok(Prepared { snapshot, targets, healing, plan })
+    }
+
+    /// How many shards are computed because they are reported bad, though nobody asked for their stage.
+    pub fn healed(&self) -> usize {
+        let asked = self.targets.targets.len();
+        (asked..asked + self.healing.targets.len()).map(|target| self.plan.missing(target)).sum()
     }
 
     /// Bytes and seconds of what is missing, by target.
@@ -64,9 +76,10 @@ impl Prepared {
 
     /// Computes what is missing, then publishes order tables and the manifests of targets that are whole.
     pub fn run(self, project: &Project, options: &Options) -> Result<Done> {
-        let Prepared { snapshot, targets, plan } = self;
+        let Prepared { snapshot, targets, healing, plan } = self;
         let targets = targets.targets;
-        let outcome = run::run(&project.dataset, &snapshot, &targets, plan, options)?;
+        let all = [targets.as_slice(), &healing.targets].concat();
+        let outcome = run::run(&project.dataset, &snapshot, &all, plan, options)?;
         let mut manifests = Vec::new();
         for (target, records) in targets.iter().zip(&outcome.records) {
             manifests.push(match acceptable(options.on_error, records) {
@@ -83,6 +96,25 @@ impl Prepared {
         }
         Ok(Done { outcome, manifests })
     }
+}
+
+/// Shards of the dataset's stages that are reported bad, and the targets besides `asked` to which they belong.
+fn reported(dataset: &Dataset, asked: &[Target]) -> Result<Healing> {
+    let chains = dataset.chains();
+    let mut healing = Healing::default();
+    for report in dataset.store.reports()? {
+        let Ok(Name::Shard { recipe, encoding, shard }) = report.record.parse() else { continue };
+        let Some(stage) = chains.iter().flat_map(|c| &c.stages).find(|s| s.recipe == recipe) else { continue };
+        let target = Target { stage: stage.name.clone(), recipe, encoding };
+        if asked.contains(&target) {
+            continue;
+        }
+        healing.bad.insert((encoding, shard));
+        if !healing.targets.contains(&target) {
+            healing.targets.push(target);
+        }
+    }
+    Ok(healing)
 }
 
 /// Whether no more rows of a stage failed than may be; shards that an earlier run kept count as well.

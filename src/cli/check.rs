@@ -28,7 +28,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     })?;
     project.notes.iter().for_each(|note| context.out.note(note));
     let checked = check(&project, &snapshot)?;
-    context.out.result(document(&checked), || text(&checked));
+    context.out.result(document(&checked), || text(&checked))?;
     Ok(())
 }
 

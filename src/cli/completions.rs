@@ -14,6 +14,6 @@ pub struct Arguments {
 pub fn run(arguments: Arguments, context: &super::Context) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut super::Cli::command(), "forebay", &mut script);
-    context.out.text(&String::from_utf8_lossy(&script));
+    context.out.text(&String::from_utf8_lossy(&script))?;
     Ok(())
 }

@@ -60,7 +60,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
             }
         }
         text
-    });
+    })?;
     Ok(())
 }
 

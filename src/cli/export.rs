@@ -39,6 +39,6 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
             done.linked,
             done.copied,
         )
-    });
+    })?;
     Ok(())
 }

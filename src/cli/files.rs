@@ -47,7 +47,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let paths: Vec<PathBuf> = stored.paths(&store)?.into_iter().map(|p| std::path::absolute(&p).unwrap_or(p)).collect();
     let texts: Vec<String> = paths.iter().map(|p| p.to_string_lossy().into_owned()).collect();
     if context.out.json || arguments.form == Form::Json {
-        context.out.text(&serde_json::to_string_pretty(&json!(texts)).unwrap_or_default());
+        context.out.text(&serde_json::to_string_pretty(&json!(texts)).unwrap_or_default())?;
         return Ok(());
     }
     context.out.text(&match arguments.form {
@@ -63,6 +63,6 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
             };
             format!("pl.{scan}({})", json!(texts))
         }
-    });
+    })?;
     Ok(())
 }

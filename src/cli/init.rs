@@ -25,7 +25,7 @@ pub struct Arguments {
 pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let draft = init(&arguments.path)?;
     if arguments.print && !context.out.json {
-        context.out.text(&draft.text);
+        context.out.text(&draft.text)?;
         return Ok(());
     }
     if !arguments.print {
@@ -72,6 +72,6 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         }
         let _ = writeln!(text, "wrote {}; next:\n  {}", draft.file.display(), draft.next.join("\n  "));
         text
-    });
+    })?;
     Ok(())
 }

@@ -79,6 +79,6 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let _ = write!(text, "{} in {}", size::print(usage.blob_bytes), count(usage.blobs, "blob"));
     context
         .out
-        .result(json!({ "pipelines": documents, "blobs": usage.blobs, "blob_bytes": usage.blob_bytes }), || text);
+        .result(json!({ "pipelines": documents, "blobs": usage.blobs, "blob_bytes": usage.blob_bytes }), || text)?;
     Ok(())
 }

@@ -2,14 +2,14 @@
 
 use crate::app::project::Project;
 use crate::app::store_stages::{Done, Prepared, Request, check_room};
-use crate::cli::output::{count, seconds, shown};
+use crate::cli::output::{self, count, say, seconds, shown};
 use crate::cli::{Context, now_ms, progress, reported};
 use crate::engine::pool::Pool;
 use crate::error::{Error, Kind, Result};
 use crate::format::encoding::{Codec, Container};
 use crate::materialize::Target;
 use crate::materialize::estimate::Estimate;
-use crate::materialize::run::{Options, RETRY_AFTER};
+use crate::materialize::run::{Options, Outcome, RETRY_AFTER};
 use crate::spec::pipeline::OnError;
 use crate::spec::size;
 use clap::Args;
@@ -69,6 +69,12 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let prepared = Prepared::new(&project, snapshot.clone(), &request)?;
     if let Some(reason) = &prepared.targets.reason {
         out.note(&format!("storing stage {}: {reason}", prepared.targets.targets[0].stage));
+    }
+    if prepared.healed() > 0 {
+        let stages: Vec<String> =
+            prepared.healing.targets.iter().map(|t| format!("{} ({})", t.stage, t.encoding)).collect();
+        let shards = count(prepared.healed() as u64, "shard");
+        out.note(&format!("healing {shards} reported bad, of {}", stages.join(", ")));
     }
     let estimates = match prepared.plan.jobs.is_empty() {
         true => Vec::new(),
@@ -145,7 +151,7 @@ fn show_plan(prepared: &Prepared, estimates: &[Estimate], context: &Context) -> 
             text.push('\n');
         }
         text
-    });
+    })?;
     Ok(())
 }
 
@@ -164,7 +170,7 @@ fn ask(project: &Project, prepared: &Prepared, bytes: u64) -> Result<()> {
     if !std::io::stdin().is_terminal() {
         return Err(Error::invalid(format!("{what}; use --yes if that is meant, or see --dry-run")));
     }
-    eprint!("{what}. Go on? [y/N] ");
+    say(&format!("{what}. Go on? [y/N]"));
     let mut answer = String::new();
     std::io::stdin().lock().read_line(&mut answer).map_err(|e| Error::io("cannot read the answer", e))?;
     if answer.trim().eq_ignore_ascii_case("y") || answer.trim().eq_ignore_ascii_case("yes") {
@@ -202,7 +208,9 @@ fn show_done(
     let failures: Vec<Value> = outcome.failures.iter().map(|f| json!({ "key": f.key, "reason": f.reason })).collect();
     let errors: Vec<Value> =
         outcome.errors.iter().map(|(p, e)| json!({ "partition": p, "error": e.chain() })).collect();
+    let failure = failure(project, targets, &done);
     let document = json!({
+        "error": failure.as_ref().map(output::document),
         "stages": stages,
         "computed_shards": outcome.computed_shards,
         "computed_rows": outcome.computed_rows,
@@ -234,54 +242,57 @@ fn show_done(
             seconds(elapsed)
         );
         text
-    });
+    })?;
     if outcome.stopped {
         context.out.note("stopped; finished shards are kept, and the same command goes on from them");
         return Err(reported(Kind::Unavailable));
     }
-    show_failures(arguments, context, project, targets, &done)
+    show_failures(arguments, context, project, outcome);
+    match failure {
+        None => Ok(()),
+        Some(error) => {
+            context.out.complain(&error);
+            Err(reported(error.kind()))
+        }
+    }
 }
 
-/// How many samples failed, which and why, and how to look at one.
-fn show_failures(
-    arguments: &Arguments,
-    context: &Context,
-    project: &Project,
-    targets: &[Target],
-    done: &Done,
-) -> Result<()> {
+/// How many samples failed, which and why, and how to look at one; and what kept partitions from being stored.
+fn show_failures(arguments: &Arguments, context: &Context, project: &Project, outcome: &Outcome) {
     const SHOWN: usize = 10;
-    let outcome = &done.outcome;
     if let Some(first) = outcome.failures.first() {
         let kept = matches!(project.pipeline.on_error, OnError::Keep { .. });
         let fate = if kept { "kept with nulls and the reason in _error" } else { "their shards were not stored" };
         context.out.warn(&format!("{} failed; {fate}:", count(outcome.failed_rows, "sample")));
         for failure in outcome.failures.iter().take(SHOWN) {
             let line = step_line(project, &failure.reason).map_or(String::new(), |line| format!(" ({line})"));
-            eprintln!("  {}: {}{line}", shown(&failure.key), shown(&failure.reason));
+            say(&format!("  {}: {}{line}", shown(&failure.key), shown(&failure.reason)));
         }
         if outcome.failed_rows > SHOWN as u64 {
-            eprintln!("  … and {} more (--json lists up to 1,000)", outcome.failed_rows - SHOWN as u64);
+            say(&format!("  … and {} more (--json lists up to 1,000)", outcome.failed_rows - SHOWN as u64));
         }
         let split = project.dataset.splits.first().and_then(|split| split.name.as_deref());
-        eprintln!(
-            "  look at one: forebay read {} --key {}{}",
-            shell_word(&arguments.pipeline.display().to_string()),
-            shell_word(&first.key),
-            split.map_or(String::new(), |name| format!(" --split {name}")),
-        );
+        say(&format!("  look at one: {}", context.look_at(&arguments.pipeline, &first.key, split)));
         if !kept {
-            eprintln!("  mend or remove them, or set `on_error: keep` with `max_errors:` in the pipeline file");
+            say("  mend or remove them, or set `on_error: keep` with `max_errors:` in the pipeline file");
         }
     }
     for (partition, error) in &outcome.errors {
-        eprintln!("  partition {partition}: {}", error.chain());
+        say(&format!("  partition {partition}: {}", error.chain()));
+    }
+}
+
+/// What the command fails with, if anything isn't stored that should be.
+fn failure(project: &Project, targets: &[Target], done: &Done) -> Option<Error> {
+    let outcome = &done.outcome;
+    if outcome.stopped {
+        return None;
     }
     if let Some((_, first)) = outcome.errors.first() {
         let shards = count(outcome.errors.len() as u64, "partition");
         // What may help without mending anything is said by the exit code.
         let retry = outcome.errors.iter().any(|(_, error)| error.kind() == Kind::Unavailable);
-        return Err(Error::new(
+        return Some(Error::new(
             if retry { Kind::Unavailable } else { first.kind() },
             format!("{shards} could not be stored; all others are. Run the command again once mended"),
         ));
@@ -301,11 +312,8 @@ fn show_failures(
             }
         })
         .collect();
-    if !stages.is_empty() {
-        let failed = count(outcome.failed_rows, "sample");
-        return Err(Error::invalid(format!("{failed} failed; not complete: {}", stages.join("; "))));
-    }
-    Ok(())
+    let failed = count(outcome.failed_rows, "sample");
+    (!stages.is_empty()).then(|| Error::invalid(format!("{failed} failed; not complete: {}", stages.join("; "))))
 }
 
 /// Where the step stands whose name a failure's reason begins with: `photos.yaml:7`.
@@ -314,13 +322,4 @@ fn step_line(project: &Project, reason: &str) -> Option<String> {
     let own = project.pipeline.splits.iter().flat_map(|s| &s.steps);
     let step = project.pipeline.steps.iter().chain(own).find(|s| s.name == name)?;
     Some(format!("{}:{}", step.span.file, step.span.line))
-}
-
-/// A text as one word of a shell's command.
-fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "./_-".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -22,7 +22,7 @@ use crate::error::{Error, Kind, Result};
 use clap::{Args, Parser, Subcommand};
 use output::Output;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,6 +128,16 @@ impl Context {
         self.common.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
     }
 
+    /// The command that shows a sample at every stage.
+    fn look_at(&self, pipeline: &Path, key: &str, split: Option<&str>) -> String {
+        let mut words = vec!["forebay", "read"];
+        let pipeline = pipeline.display().to_string();
+        words.extend([pipeline.as_str(), "--key", key]);
+        words.extend(split.into_iter().flat_map(|split| ["--split", split]));
+        words.extend(self.common.store.iter().flat_map(|store| ["--store", store]));
+        words.into_iter().map(shell_word).collect::<Vec<_>>().join(" ")
+    }
+
     /// From now on Ctrl-C and SIGTERM ask to finish what is at hand. A second one ends the process at once: nothing
     /// needs cleaning up.
     fn stop_on_signals(&self) {
@@ -171,4 +181,13 @@ fn now_ms() -> i64 {
 /// A failure that has been printed already and only sets the exit code.
 fn reported(kind: Kind) -> Error {
     Error::new(kind, "")
+}
+
+/// A text as one word of a shell's command.
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "./_-".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
 }

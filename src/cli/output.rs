@@ -1,10 +1,10 @@
 //! How results, notes and errors are printed.
 
 use crate::cli::Common;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use serde_json::{Value, json};
 use std::error::Error as _;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 #[derive(Clone, Copy)]
 pub struct Output {
@@ -30,55 +30,79 @@ impl Output {
     }
 
     /// The command's result: the document with `--json`, else the text.
-    pub fn result(&self, document: Value, text: impl FnOnce() -> String) {
+    pub fn result(&self, document: Value, text: impl FnOnce() -> String) -> Result<()> {
         let text = if self.json { serde_json::to_string_pretty(&document).unwrap_or_default() } else { text() };
-        self.text(&text);
+        self.text(&text)
     }
 
-    /// Lines on standard output; a reader that went away (`| head`) is no failure.
-    pub fn text(&self, text: &str) {
+    /// Lines on standard output; a reader that went away (`| head`) is no failure, a full disk is.
+    pub fn text(&self, text: &str) -> Result<()> {
         let text = text.trim_end_matches('\n');
-        if !text.is_empty() && writeln!(std::io::stdout(), "{text}").is_err() {
-            std::process::exit(0);
+        if text.is_empty() {
+            return Ok(());
+        }
+        let mut out = std::io::stdout().lock();
+        match writeln!(out, "{text}").and_then(|()| out.flush()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                Err(Error::io("cannot write to standard output", error))
+            }
+            _ => Ok(()),
         }
     }
 
     /// Something worth knowing, on standard error.
     pub fn note(&self, text: &str) {
         if !self.quiet {
-            eprintln!("{}", self.paint("2", text));
+            say(&self.paint("2", text));
         }
     }
 
     pub fn warn(&self, text: &str) {
-        eprintln!("{} {text}", self.paint("33", "warning:"));
+        say(&format!("{} {text}", self.paint("33", "warning:")));
     }
 
-    /// The message, then each cause once. An error without a message was printed before.
+    /// The error for people and, with `--json`, as the document. An error without a message was printed before.
     pub fn error(&self, error: &Error) {
         if error.message().is_empty() {
             return;
         }
-        let mut causes = Vec::new();
-        let mut next = error.source();
-        while let Some(cause) = next {
-            causes.push(cause.to_string());
-            next = cause.source();
-        }
         if self.json {
-            let document =
-                json!({ "error": { "kind": error.kind().name(), "message": error.message(), "causes": causes } });
-            self.text(&serde_json::to_string_pretty(&document).unwrap_or_default());
+            let document = json!({ "error": document(error) });
+            // What can't be written can't be complained of there either.
+            let _ = self.text(&serde_json::to_string_pretty(&document).unwrap_or_default());
         }
-        eprintln!("{} {}", self.paint("31", "error:"), error.message());
-        for cause in causes {
-            eprintln!("  because: {cause}");
-        }
+        self.complain(error);
+    }
+
+    /// The message, then each cause once, on standard error alone.
+    pub fn complain(&self, error: &Error) {
+        say(&format!("{} {}", self.paint("31", "error:"), error.message()));
+        causes(error).iter().for_each(|cause| say(&format!("  because: {cause}")));
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
         if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
+}
+
+/// A line on standard error. Nobody may be listening, which is no failure of the command.
+pub fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// An error as `--json` prints it.
+pub fn document(error: &Error) -> Value {
+    json!({ "kind": error.kind().name(), "message": error.message(), "causes": causes(error) })
+}
+
+fn causes(error: &Error) -> Vec<String> {
+    let mut causes = Vec::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        causes.push(cause.to_string());
+        next = cause.source();
+    }
+    causes
 }
 
 /// A sample's key (or what else comes from outside) on one line: control characters, which could also speak to the

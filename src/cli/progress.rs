@@ -1,6 +1,6 @@
 //! Progress on standard error: a bar on a terminal, a plain line every few seconds otherwise, nothing with `--quiet`.
 
-use crate::cli::output::{Output, count, seconds, thousands};
+use crate::cli::output::{Output, count, say, seconds, thousands};
 use crate::materialize::Event;
 use crate::spec::size;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -34,7 +34,7 @@ impl Listing {
             bar.set_message(text());
             bar.tick();
         } else if self.plain && due(&self.last) {
-            eprintln!("{}", text());
+            say(&text());
         }
     }
 
@@ -95,11 +95,8 @@ impl Storing {
                 Event::Shard { stage, partition, rows, bytes } => {
                     sums.stored_bytes += bytes;
                     if self.out.verbose {
-                        eprintln!(
-                            "stored shard {partition} of stage {stage}: {}, {}",
-                            count(rows, "row"),
-                            size::print(bytes)
-                        );
+                        let (rows, bytes) = (count(rows, "row"), size::print(bytes));
+                        say(&format!("stored shard {partition} of stage {stage}: {rows}, {bytes}"));
                     }
                 }
                 Event::Bad { stage, partition, reason } => {
@@ -122,7 +119,7 @@ impl Storing {
         if let Some(bar) = &self.bar {
             bar.set_message(text);
         } else if self.plain && due(&self.last) {
-            eprintln!("{text}");
+            say(&text);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::app::open::{OnMissing, Opened, Reading, Which, describe, from_file};
 use crate::app::{trace, values};
-use crate::cli::output::{count, seconds, shown};
+use crate::cli::output::{count, say, seconds, shown};
 use crate::cli::{Context, now_ms};
 use crate::engine::dataset::Split;
 use crate::engine::pool::Pool;
@@ -111,20 +111,48 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let reader = opened.reader(&reading, Pool::new(context.threads())?)?;
     if arguments.count {
         let document = json!({ "rows": reader.rows(), "batches": reader.batches(0) });
-        context.out.result(document, || reader.rows().to_string());
+        context.out.result(document, || reader.rows().to_string())?;
         return Ok(());
     }
     let origins = reader.origins()?;
     context.out.note(&describe(&origins));
     let warning = opened.missing(&reading, &origins, arguments.on_missing.map(OnMissing::from))?;
     warning.iter().for_each(|w| context.out.warn(w));
+    let mut failed = Failed::default();
     let done = if arguments.bench {
-        bench(&arguments, &reader, &origins, context)
+        bench(&arguments, &reader, &origins, &mut failed, context)
     } else {
-        head(&arguments, &reader, context)
+        head(&arguments, &reader, &mut failed, context)
     };
+    if let Some((key, reason)) = &failed.first {
+        let samples = format!("{} of {}", failed.samples, count(failed.of, "sample"));
+        context.out.warn(&format!("{samples} failed and hold nulls, first {}: {}", shown(key), shown(reason)));
+        say(&format!("  look at it: {}", context.look_at(&arguments.pipeline, key, split.name.as_deref())));
+    }
     reader.take_warnings().iter().for_each(|w| context.out.warn(w));
     done
+}
+
+/// Failed samples among those read.
+#[derive(Default)]
+struct Failed {
+    samples: u64,
+    of: u64,
+    /// Key and reason.
+    first: Option<(String, String)>,
+}
+
+impl Failed {
+    fn note(&mut self, batch: &RecordBatch) {
+        self.of += batch.num_rows() as u64;
+        let errors = batch.column_by_name(ERROR).and_then(|column| column.as_string_opt::<i64>());
+        let Some(errors) = errors.filter(|errors| errors.null_count() < errors.len()) else { return };
+        self.samples += (errors.len() - errors.null_count()) as u64;
+        if self.first.is_none() {
+            let row = (0..errors.len()).find(|row| errors.is_valid(*row)).unwrap_or(0);
+            self.first = Some((batch.column(0).as_string::<i64>().value(row).to_owned(), errors.value(row).to_owned()));
+        }
+    }
 }
 
 /// The split that is asked for; the first, and says so, where there are several and none is named.
@@ -139,7 +167,7 @@ fn split<'a>(arguments: &Arguments, opened: &'a Opened, context: &Context) -> Re
 }
 
 /// The first samples, a line each.
-fn head(arguments: &Arguments, reader: &Reader, context: &Context) -> Result<()> {
+fn head(arguments: &Arguments, reader: &Reader, failed: &mut Failed, context: &Context) -> Result<()> {
     let mut rows = Vec::new();
     let mut text = String::new();
     'epoch: for batch in reader.epoch(arguments.epoch, 0)? {
@@ -148,11 +176,12 @@ fn head(arguments: &Arguments, reader: &Reader, context: &Context) -> Result<()>
             if rows.len() as u64 == arguments.limit {
                 break 'epoch;
             }
+            failed.note(&batch.slice(row, 1));
             rows.push(values::row_json(&batch, row));
             text.push_str(&line(&batch, row));
         }
     }
-    context.out.result(Value::Array(rows), || text);
+    context.out.result(Value::Array(rows), || text)?;
     Ok(())
 }
 
@@ -203,16 +232,23 @@ fn samples(arguments: &Arguments, opened: &Opened, split: &Split, context: &Cont
         }
         documents.push(json!({ "key": key, "stages": stages }));
     }
-    context.out.result(Value::Array(documents), || text);
+    context.out.result(Value::Array(documents), || text)?;
     Ok(())
 }
 
-fn bench(arguments: &Arguments, reader: &Reader, origins: &[Origin], context: &Context) -> Result<()> {
+fn bench(
+    arguments: &Arguments,
+    reader: &Reader,
+    origins: &[Origin],
+    failed: &mut Failed,
+    context: &Context,
+) -> Result<()> {
     let begun = Instant::now();
     let (mut rows, mut batches, mut bytes, mut first) = (0u64, 0u64, 0u64, None);
     for batch in reader.epoch(arguments.epoch, 0)? {
         let batch = batch?;
         first.get_or_insert_with(|| begun.elapsed().as_secs_f64());
+        failed.note(&batch.rows);
         rows += batch.rows.num_rows() as u64;
         bytes += crate::engine::rows::batch_bytes(&batch.rows, 0, batch.rows.num_rows()) as u64;
         batches += 1;
@@ -227,7 +263,7 @@ fn bench(arguments: &Arguments, reader: &Reader, origins: &[Origin], context: &C
         .map(|o| json!({ "stage": o.stage, "encoding": o.encoding, "shards": o.shards, "rows": o.rows }))
         .collect();
     let document = json!({
-        "rows": rows, "batches": batches, "bytes": bytes, "seconds": elapsed, "rows_per_second": rate,
+        "rows": rows, "failed_rows": failed.samples, "batches": batches, "bytes": bytes, "seconds": elapsed, "rows_per_second": rate,
         "first_batch_seconds": first, "threads": context.threads(), "origins": origins,
     });
     context.out.result(document, || {
@@ -239,6 +275,6 @@ fn bench(arguments: &Arguments, reader: &Reader, origins: &[Origin], context: &C
             context.threads(),
             seconds(first.unwrap_or(0.0)),
         )
-    });
+    })?;
     Ok(())
 }

@@ -67,7 +67,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
             }
         }
         text
-    });
+    })?;
     Ok(())
 }
 

@@ -49,6 +49,6 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
                 count(head.partitions, "partition"),
             )
         },
-    );
+    )?;
     Ok(())
 }

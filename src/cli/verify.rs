@@ -19,7 +19,7 @@ pub struct Arguments {
     #[command(flatten)]
     place: Place,
     /// Read this share of the parts (0.1 is a tenth); of the others only the lengths are checked
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = share)]
     share: f64,
     /// Which parts a share below 1 means
     #[arg(long, default_value_t = 0)]
@@ -32,7 +32,7 @@ pub struct Arguments {
 pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let (store, _) = arguments.place.open(context)?;
     let options = Options {
-        share: arguments.share.clamp(0.0, 1.0),
+        share: arguments.share,
         seed: arguments.seed,
         threads: context.threads(),
         repair: arguments.repair,
@@ -67,7 +67,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
             let _ = write!(text, "; {} that nothing refers to", count(verified.orphans, "blob"));
         }
         text
-    });
+    })?;
     if verified.findings.iter().all(|f| f.repaired.is_some()) {
         return Ok(());
     }
@@ -77,4 +77,9 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         );
     }
     Err(reported(Kind::Corrupt))
+}
+
+fn share(text: &str) -> std::result::Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| "expected a number from 0 to 1".into())
 }

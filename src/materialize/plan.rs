@@ -3,16 +3,25 @@
 use crate::engine::dataset::Dataset;
 use crate::engine::known::Known;
 use crate::error::Result;
+use crate::format::encoding::Encoding;
 use crate::format::record::Record;
+use crate::id::ShardKey;
 use crate::materialize::Target;
 use crate::plan::snapshot::Snapshot;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
     pub jobs: Vec<Job>,
-    /// By target, then partition: the records that are there already.
+    /// By target, those to heal included, then partition: the records that are there already.
     pub reused: Vec<BTreeMap<usize, Record>>,
+}
+
+/// Shards that are reported bad, and the targets, besides those asked for, to which they belong.
+#[derive(Debug, Clone, Default)]
+pub struct Healing {
+    pub targets: Vec<Target>,
+    pub bad: BTreeSet<(Encoding, ShardKey)>,
 }
 
 /// One partition's missing shards.
@@ -24,9 +33,10 @@ pub struct Job {
 }
 
 impl Plan {
-    /// Looks every shard of every target up.
-    pub fn new(dataset: &Dataset, snapshot: &Snapshot, targets: &[Target]) -> Result<Plan> {
-        let mut plan = Plan { jobs: Vec::new(), reused: vec![BTreeMap::new(); targets.len()] };
+    /// Looks every shard of every target up. Of the targets to heal, which come after the others, only bad shards are wanted.
+    pub fn new(dataset: &Dataset, snapshot: &Snapshot, targets: &[Target], healing: &Healing) -> Result<Plan> {
+        let count = targets.len() + healing.targets.len();
+        let mut plan = Plan { jobs: Vec::new(), reused: vec![BTreeMap::new(); count] };
         let known = Known::new(&dataset.store, &dataset.chains())?;
         for partition in 0..snapshot.partitions() {
             let mut missing = Vec::new();
@@ -36,6 +46,11 @@ impl Plan {
                         plan.reused[index].insert(partition, record);
                     }
                     None => missing.push(index),
+                }
+            }
+            for (index, target) in healing.targets.iter().enumerate() {
+                if healing.bad.contains(&(target.encoding, snapshot.shard_key(target.recipe, partition))) {
+                    missing.push(targets.len() + index);
                 }
             }
             if !missing.is_empty() {

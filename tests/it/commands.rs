@@ -83,14 +83,26 @@ fn every_command_speaks_json() {
     has(&planned["stages"][0], &fields);
 
     let stored = json(at, &["materialize", FILE, "--stage", "resize"]);
-    has(&stored, &["stages", "computed_shards", "computed_rows", "failed_rows", "failures", "errors", "seconds"]);
+    has(
+        &stored,
+        &["error", "stages", "computed_shards", "computed_rows", "failed_rows", "failures", "errors", "seconds"],
+    );
     let fields = ["stage", "encoding", "recipe", "shards", "rows", "bytes", "failed_rows", "complete"];
     has(&stored["stages"][0], &fields);
     assert_eq!(stored["stages"][0]["recipe"], planned["stages"][0]["recipe"]);
 
     let bench = json(at, &["read", FILE, "--split", "val", "--bench"]);
-    let fields =
-        ["rows", "batches", "bytes", "seconds", "rows_per_second", "first_batch_seconds", "threads", "origins"];
+    let fields = [
+        "rows",
+        "failed_rows",
+        "batches",
+        "bytes",
+        "seconds",
+        "rows_per_second",
+        "first_batch_seconds",
+        "threads",
+        "origins",
+    ];
     has(&bench, &fields);
     has(&json(at, &["read", FILE, "--split", "val", "--count"]), &["rows", "batches"]);
 

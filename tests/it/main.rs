@@ -14,6 +14,7 @@ mod other_build;
 mod pipeline_file;
 mod plan;
 mod reading;
+mod refusals;
 mod shards;
 mod sources;
 mod store;

@@ -1,0 +1,120 @@
+//! What users and scripts see when something goes wrong: one document, a true exit code, no failure left unsaid, and
+//! advice that works.
+
+use crate::fixture::{Dataset, PHOTOS, forebay, succeed};
+use serde_json::Value;
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const FILE: &str = "pipeline.yaml";
+
+/// Exit code, standard output and standard error.
+fn run(at: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let output = forebay(at, arguments);
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// A dataset in which `cat/bad.jpg` is no image.
+fn with_a_bad_image(pipeline: &str) -> Dataset {
+    let dataset = Dataset::with_photos(pipeline, 16);
+    std::fs::write(dataset.path().join("photos/cat/bad.jpg"), b"no image").unwrap();
+    dataset
+}
+
+#[test]
+fn a_failing_materialize_prints_one_document() {
+    let dataset = with_a_bad_image(PHOTOS);
+    let (code, out, err) = run(dataset.path(), &["materialize", FILE, "--stage", "resize", "--json"]);
+    let document: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &document["error"]["kind"]), (1, &"invalid".into()), "{err}");
+    assert_eq!(document["failures"][0]["key"], "cat/bad.jpg");
+    assert!(err.contains("error: 1 sample failed; not complete: resize"), "{err}");
+    std::fs::remove_file(dataset.path().join("photos/cat/bad.jpg")).unwrap();
+    let document: Value =
+        serde_json::from_str(&succeed(dataset.path(), &["materialize", FILE, "--stage", "resize", "--json"])).unwrap();
+    assert!(document["error"].is_null());
+}
+
+#[test]
+fn a_reader_says_which_samples_failed_and_how_to_look_at_one() {
+    let dataset = with_a_bad_image(PHOTOS);
+    let store = ["--store", "elsewhere"];
+    let read = |more: &[&str]| run(dataset.path(), &[&["read", FILE, "--split", "train"], more, &store].concat());
+    for more in [&["--bench"][..], &["--limit", "100"]] {
+        let (code, _, err) = read(more);
+        assert!(code == 0 && err.contains("failed and hold nulls, first cat/bad.jpg: image.decode: "), "{code} {err}");
+        let command = "forebay read pipeline.yaml --key cat/bad.jpg --split train --store elsewhere";
+        assert!(err.contains(command), "{err}");
+    }
+    let document: Value = serde_json::from_str(&read(&["--bench", "--json"]).1).unwrap();
+    assert_eq!(document["failed_rows"], 1);
+    let (_, _, err) = run(dataset.path(), &["read", FILE, "--split", "val", "--bench"]);
+    assert!(!err.contains("failed"), "{err}");
+}
+
+#[test]
+fn any_materialize_heals_what_was_reported_of_every_stage_and_encoding() {
+    let dataset = Dataset::with_photos(PHOTOS, 24);
+    succeed(dataset.path(), &["materialize", FILE]);
+    succeed(dataset.path(), &["materialize", FILE, "--stage", "resize", "--format", "parquet"]);
+    let files = succeed(dataset.path(), &["files", FILE, "--stage", "resize", "--format", "parquet"]);
+    let (blob, others) = (PathBuf::from(files.lines().next().unwrap()), files.lines().count() - 1);
+    assert!(others > 0);
+    let whole = std::fs::read(&blob).unwrap();
+    let mut bytes = whole.clone();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::remove_file(&blob).unwrap();
+    std::fs::write(&blob, bytes).unwrap();
+
+    assert_eq!(run(dataset.path(), &["verify", FILE, "--repair"]).0, 0);
+    let (code, out, err) = run(dataset.path(), &["materialize", FILE]);
+    assert!(code == 0 && out.contains("computed 1 shard in"), "{out}{err}");
+    assert!(err.contains("healing 1 shard reported bad, of resize (parquet-zstd-3)"), "{err}");
+    assert!(std::fs::read(&blob).unwrap() == whole);
+    assert_eq!(run(dataset.path(), &["verify", FILE]).0, 0);
+    assert!(succeed(dataset.path(), &["materialize", FILE]).contains("computed 0 shards"));
+}
+
+#[test]
+fn an_error_wanted_is_no_weaker_than_a_warning() {
+    let dataset = Dataset::with_photos(PHOTOS, 24);
+    succeed(dataset.path(), &["materialize", FILE, "--stage", "decode", "--stage", "index"]);
+    std::fs::write(&dataset.file, PHOTOS.replace("shorter_side: 40", "shorter_side: 36")).unwrap();
+    for what in ["warn", "error"] {
+        let (code, _, err) = run(dataset.path(), &["read", FILE, "--split", "train", "--bench", "--on-missing", what]);
+        assert!(code == 0 && err.contains("shorter_side was 40 and is 36"), "{what}: {code} {err}");
+    }
+}
+
+#[test]
+fn a_stream_that_cannot_be_written_neither_panics_nor_hides_the_exit_code() {
+    let dataset = Dataset::with_photos(PHOTOS, 4);
+    let full = || Stdio::from(OpenOptions::new().write(true).open("/dev/full").unwrap());
+    // A pipe that nobody reads any more.
+    let broken = || Stdio::from(std::io::pipe().unwrap().1);
+    let code = |arguments: &[&str], out: Stdio, err: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        command.args(arguments).current_dir(dataset.path()).env("FOREBAY_CACHE", dataset.path().join("cache"));
+        command.stdin(File::open("/dev/null").unwrap()).stdout(out).stderr(err).status().unwrap().code()
+    };
+    let read = ["read", FILE, "--split", "train"];
+    assert_eq!(code(&read, Stdio::null(), full()), Some(0));
+    assert_eq!(code(&read, Stdio::null(), broken()), Some(0));
+    assert_eq!(code(&read, broken(), Stdio::null()), Some(0));
+    assert_eq!(code(&read, full(), Stdio::null()), Some(3));
+    for out in [full(), broken()] {
+        assert_eq!(code(&["materialize", "none.yaml", "--json"], out, Stdio::null()), Some(1));
+    }
+}
+
+#[test]
+fn a_share_is_a_number_from_0_to_1() {
+    let dataset = Dataset::with_photos(PHOTOS, 4);
+    for share in ["nan", "-1", "2", "x"] {
+        let (code, _, err) = run(dataset.path(), &["verify", FILE, &format!("--share={share}")]);
+        assert!(code == 2 && err.contains("expected a number from 0 to 1"), "{share}: {code} {err}");
+    }
+}
