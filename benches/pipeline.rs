@@ -58,6 +58,8 @@ fn main() {
     for (part, measure) in [
         ("online", Bench::online as fn(&Bench)),
         ("materialize", Bench::materialize),
+        ("compressed", Bench::compressed),
+        ("cores", Bench::cores),
         ("stored", Bench::stored),
         ("parquet", Bench::parquet),
     ] {
@@ -114,28 +116,40 @@ impl Bench {
         report("online decode + resize + crop / its kernels", 0.85, ours, kernels);
     }
 
+    /// Storing the resized stage, against decoding and resizing alone.
     fn materialize(&self) {
-        let count = self.files.len();
-        let stored = |codec, threads| {
-            self.clear();
-            rate(|| {
-                self.store(Container::Arrow, codec, threads);
-                count
-            })
-        };
-        let store = |codec| move || stored(codec, THREADS);
-        report("materialize resize, arrow none / decode + resize", 0.75, store(Codec::None), || {
-            rate(|| self.kernels(count, false, None))
-        });
-        report("materialize resize, arrow zstd:3 / decode + resize + zstd", 0.75, store(Codec::Zstd(3)), || {
-            rate(|| self.kernels(count, false, Some(3)))
-        });
-        report("materialize, two cores / one", 1.8, store(Codec::None), || {
-            pin("0");
-            let rate = stored(Codec::None, 1);
-            pin(&format!("0-{}", THREADS - 1));
-            rate
-        });
+        let ours = || self.stored_rate(Codec::None, THREADS);
+        let limit = || rate(|| self.kernels(self.files.len(), false, None));
+        report("materialize resize, arrow none / decode + resize", 0.75, ours, limit);
+    }
+
+    fn compressed(&self) {
+        let ours = || self.stored_rate(Codec::Zstd(3), THREADS);
+        let limit = || rate(|| self.kernels(self.files.len(), false, Some(3)));
+        report("materialize resize, arrow zstd:3 / decode + resize + zstd", 0.75, ours, limit);
+    }
+
+    fn cores(&self) {
+        report(
+            "materialize, two cores / one",
+            1.8,
+            || self.stored_rate(Codec::None, THREADS),
+            || {
+                pin("0");
+                let rate = self.stored_rate(Codec::None, 1);
+                pin(&format!("0-{}", THREADS - 1));
+                rate
+            },
+        );
+    }
+
+    /// Images a second that are stored, into an empty store.
+    fn stored_rate(&self, codec: Codec, threads: usize) -> f64 {
+        self.clear();
+        rate(|| {
+            self.store(Container::Arrow, codec, threads);
+            self.files.len()
+        })
     }
 
     fn stored(&self) {

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::record::Record;
-use crate::format::shard::PartReader;
+use crate::format::shard::{PartReader, Recycler};
 use crate::store::Store;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -30,6 +30,12 @@ impl StoredShard {
             }
         }
         Ok(StoredShard { record, parts, chunks })
+    }
+
+    /// Decodes large columns into memory that others may have used before.
+    pub fn with_memory(self, memory: &Recycler) -> Self {
+        let parts = self.parts.into_iter().map(|part| part.with_memory(memory.clone())).collect();
+        StoredShard { parts, ..self }
     }
 
     pub fn rows(&self) -> u64 {

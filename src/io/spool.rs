@@ -5,18 +5,17 @@ use super::failure::failure;
 use super::temporary::Temporary;
 use crate::error::{Error, Result};
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::thread::JoinHandle;
 
-/// Few and large writes, whatever the caller's.
-const BUFFER: usize = 1 << 20;
 /// Bytes written between syncs.
 const SYNC_BYTES: u64 = 16 << 20;
 
-/// Unnamed where the file system can (`O_TMPFILE`), gone with its handle.
+/// Unnamed where the file system can (`O_TMPFILE`), gone with its handle. Each write is a call of the system: callers
+/// collect small ones.
 #[derive(Debug)]
 pub struct Spool {
-    out: BufWriter<Temporary>,
+    out: Temporary,
     bytes: u64,
     synced: u64,
     syncing: Option<JoinHandle<io::Result<()>>>,
@@ -24,7 +23,7 @@ pub struct Spool {
 
 impl Spool {
     pub(super) fn new(temporary: Temporary) -> Spool {
-        Spool { out: BufWriter::with_capacity(BUFFER, temporary), bytes: 0, synced: 0, syncing: None }
+        Spool { out: temporary, bytes: 0, synced: 0, syncing: None }
     }
 
     /// Bytes written so far.
@@ -32,18 +31,11 @@ impl Spool {
         self.bytes
     }
 
-    /// The file, with every byte handed to the system.
     pub(super) fn finish(mut self) -> Result<Temporary> {
         if let Some(syncing) = self.syncing.take() {
-            joined(syncing).map_err(|e| failure("write", self.out.get_ref().path(), e))?;
+            joined(syncing).map_err(|e| failure("write", self.out.path(), e))?;
         }
-        self.out.into_inner().map_err(|e| {
-            let (error, out) = e.into_parts();
-            // The buffer is dropped by itself: writing it once more would fail once more.
-            let path = out.get_ref().path().to_owned();
-            drop(out.into_parts());
-            failure("write", &path, error)
-        })
+        Ok(self.out)
     }
 
     /// Syncs what was written so far on a thread of its own, unless the last sync is still at it. A disk's error is
@@ -55,7 +47,7 @@ impl Spool {
             None => {}
         }
         self.synced = self.bytes;
-        let file = self.out.get_ref().file().try_clone()?;
+        let file = self.out.file().try_clone()?;
         let named = std::thread::Builder::new().name("forebay-sync".into());
         // Where no thread is to be had, publishing syncs everything.
         self.syncing = named.spawn(move || File::sync_data(&file)).ok();
@@ -64,7 +56,7 @@ impl Spool {
 
     /// The error's kind stays; its text says which file, and what to try.
     fn explain(&self, error: io::Error) -> io::Error {
-        io::Error::new(error.kind(), failure("write", self.out.get_ref().path(), error))
+        io::Error::new(error.kind(), failure("write", self.out.path(), error))
     }
 }
 

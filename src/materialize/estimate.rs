@@ -11,8 +11,9 @@ use crate::plan::snapshot::Snapshot;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Pieces tried, spread over the partitions, and the time after which no further one is begun.
+/// Pieces tried, spread over the partitions, how much of each, and the time after which no further one is begun.
 const PIECES: usize = 4;
+const GROUPS: usize = 2;
 const ENOUGH: Duration = Duration::from_millis(1500);
 
 /// What storing one target of the whole snapshot would take.
@@ -45,24 +46,27 @@ pub fn estimate(dataset: &Dataset, snapshot: &Arc<Snapshot>, targets: &[Target])
             break;
         }
         let Some(piece) = input::from_source(source, snapshot, partition)?.next() else { continue };
-        let start = Instant::now();
+        let mut start = Instant::now();
         let rows = piece?.read()?;
-        sampled += rows.len() as u64;
-        let mut outputs = Vec::new();
-        tree.run(rows, 0, 0, &mut |recipe, rows: Rows| outputs.push((recipe, rows, start.elapsed())))?;
-        for (target, sum) in targets.iter().zip(&mut sums) {
-            for (_, rows, elapsed) in outputs.iter().filter(|(r, ..)| *r == target.recipe) {
-                let encode = Instant::now();
-                let stage = chains.iter().flat_map(|c| &c.stages).find(|s| s.recipe == target.recipe);
-                let stage = stage.ok_or_else(|| Error::internal("a target without a stage"))?;
-                let encoder = Encoder::new(stage.schema.clone(), target.encoding)?;
-                let batch = rows.to_stored(&stage.schema)?;
-                let mut part = encoder.part(Vec::new())?;
-                part.append(encoder.encode(&batch)?)?;
-                sum.bytes += part.finish()?.1.bytes;
-                sum.value_bytes += batch_bytes(&batch, 0, batch.num_rows()) as u64;
-                sum.thread_seconds += (*elapsed + encode.elapsed()).as_secs_f64();
+        for group in rows.groups().take(GROUPS) {
+            sampled += group.len() as u64;
+            let mut outputs = Vec::new();
+            tree.run(group, 0, 0, &mut |recipe, rows: Rows| outputs.push((recipe, rows, start.elapsed())))?;
+            for (target, sum) in targets.iter().zip(&mut sums) {
+                for (_, rows, elapsed) in outputs.iter().filter(|(r, ..)| *r == target.recipe) {
+                    let encode = Instant::now();
+                    let stage = chains.iter().flat_map(|c| &c.stages).find(|s| s.recipe == target.recipe);
+                    let stage = stage.ok_or_else(|| Error::internal("a target without a stage"))?;
+                    let encoder = Encoder::new(stage.schema.clone(), target.encoding)?;
+                    let batch = rows.to_stored(&stage.schema)?;
+                    let mut part = encoder.part(Vec::new())?;
+                    part.append(encoder.encode(&batch)?)?;
+                    sum.bytes += part.finish()?.1.bytes;
+                    sum.value_bytes += batch_bytes(&batch, 0, batch.num_rows()) as u64;
+                    sum.thread_seconds += (*elapsed + encode.elapsed()).as_secs_f64();
+                }
             }
+            start = Instant::now();
         }
     }
     let scale = if sampled == 0 { 0.0 } else { snapshot.rows() as f64 / sampled as f64 };

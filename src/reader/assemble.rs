@@ -1,8 +1,8 @@
 //! A batch put together from what the last step gives, group by group. Tensors of one size, which are most of a batch's
 //! bytes, go to their place at once, while they are still in the processor's cache; the rest is joined at the end.
 
-use super::recycle::Recycler;
 use crate::error::{Error, Result};
+use crate::format::shard::Recycler;
 use arrow::array::{Array, ArrayRef, AsArray, FixedSizeListArray, NullBufferBuilder, RecordBatch, RecordBatchOptions};
 use arrow::array::{ArrayData, make_array};
 use arrow::compute::concat;

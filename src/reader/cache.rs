@@ -4,6 +4,7 @@
 use crate::error::Result;
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// A value that may need less than it weighs.
@@ -22,6 +23,7 @@ pub trait Held {
 pub struct Cache<K, V> {
     limit: usize,
     state: Mutex<State<K, V>>,
+    overflowed: AtomicBool,
 }
 
 struct State<K, V> {
@@ -39,7 +41,12 @@ impl<K: Clone + Eq + Hash, V: Clone + Held> Cache<K, V> {
     /// `limit`: the most weight held besides what is being made.
     pub fn new(limit: usize) -> Self {
         let state = State { slots: HashMap::new(), weight: 0 };
-        Cache { limit, state: Mutex::new(state) }
+        Cache { limit, state: Mutex::new(state), overflowed: AtomicBool::new(false) }
+    }
+
+    /// Whether a value was let go that may be wanted again.
+    pub fn overflowed(&self) -> bool {
+        self.overflowed.load(Ordering::Relaxed)
     }
 
     /// The value of `key`, made by `make` (which also says its weight) where it isn't held.
@@ -129,6 +136,7 @@ impl<K: Clone + Eq + Hash, V: Clone + Held> Cache<K, V> {
             // has the most rows still to come: those that stay are done with soonest, and few are made again.
             let heaviest = others().max_by_key(|(_, slot)| slot.weight).map(|(key, _)| key.clone());
             heaviest.iter().for_each(|key| state.remove(key));
+            self.overflowed.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -172,8 +180,10 @@ mod tests {
         let count = || made.load(Ordering::Relaxed);
         assert_eq!([get(1).0, get(2).0, get(3).0, get(1).0], [10, 20, 30, 10]);
         assert_eq!(count(), 3);
+        assert!(!cache.overflowed());
         // One of the three goes.
         get(4);
+        assert!(cache.overflowed());
         assert_eq!(cache.state.lock().unwrap().slots.len(), 3);
         assert_eq!(get(4).0, 40);
         assert_eq!(count(), 4);

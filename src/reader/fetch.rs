@@ -2,11 +2,11 @@
 
 use crate::engine::rows::Rows;
 use crate::error::{Error, Kind, Result};
+use crate::format::shard::Recycler;
 use crate::format::table::OrderRow;
 use crate::plan::order::Row;
 use crate::reader::assemble::Assembly;
 use crate::reader::open::{Open, Opened, Shard};
-use crate::reader::recycle::Recycler;
 use arrow::array::{RecordBatch, UInt32Array};
 use arrow::datatypes::SchemaRef;
 use std::collections::BTreeSet;

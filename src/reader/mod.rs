@@ -1,13 +1,12 @@
 //! Level 7: batches rebuilt from the nearest stored stage of each shard, in an order that is a pure function of seed, epoch
 //! and position, so that a cursor resumes anywhere. `open` knows what serves each shard and holds it open (`cache`, `chunk`),
-//! `fetch` gets rows by their place, `assemble` puts them together as batches, in memory that `recycle` uses again.
+//! `fetch` gets rows by their place, `assemble` puts them together as batches, in memory that is used again.
 
 mod assemble;
 mod cache;
 mod chunk;
 mod fetch;
 mod open;
-mod recycle;
 
 use crate::engine::dataset::{Dataset, Split};
 use crate::engine::pool::Pool;
@@ -132,7 +131,7 @@ impl Reader {
         Ok(counted.into_iter().rev().map(origin).collect())
     }
 
-    /// What went wrong with stored shards and was mended by computing, since last asked.
+    /// What went wrong with stored shards and was mended by computing, or made reading slow, since last asked.
     pub fn take_warnings(&self) -> Vec<String> {
         self.fetch.open().take_warnings()
     }

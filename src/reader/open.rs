@@ -10,6 +10,7 @@ use crate::format::encoding::{Codec, Container, Encoding};
 use crate::format::head::Report;
 use crate::format::name::Name;
 use crate::format::record::Record;
+use crate::format::shard::Recycler;
 use crate::format::{ROW, VERSION};
 use crate::id::Digest;
 use crate::plan::chain::Chain;
@@ -17,12 +18,13 @@ use crate::plan::order::Row;
 use crate::plan::snapshot::Snapshot;
 use crate::reader::cache::{Cache, Held};
 use crate::reader::chunk::{Chunk, Kept};
+use crate::spec::size;
 use crate::step::Cardinality;
 use arrow::array::{AsArray, UInt32Array};
 use arrow::datatypes::UInt32Type;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 /// Decoded chunks held at most, in bytes of values; mapped ones weigh next to nothing.
 const CHUNKS_BYTES: usize = 512 << 20;
@@ -37,10 +39,12 @@ pub struct Open {
     known: Known,
     shards: Cache<u32, Arc<Shard>>,
     chunks: Cache<(u32, usize), Arc<Chunk>>,
+    memory: Recycler,
     /// Counts calls of `ahead`.
     turn: AtomicUsize,
     bad: Mutex<BTreeSet<Digest>>,
     warnings: Mutex<Vec<String>>,
+    overflow: Once,
 }
 
 /// Where a partition's rows come from.
@@ -76,9 +80,11 @@ impl Open {
             known,
             shards: Cache::new(SHARDS),
             chunks: Cache::new(CHUNKS_BYTES),
+            memory: Recycler::default(),
             turn: AtomicUsize::new(0),
             bad: Mutex::new(BTreeSet::new()),
             warnings: Mutex::new(Vec::new()),
+            overflow: Once::new(),
         })
     }
 
@@ -89,9 +95,18 @@ impl Open {
         Ok(found.map_or((0, None), |(stage, record)| (stage, Some(record))))
     }
 
-    /// What went wrong on the way and was mended, since last asked.
+    /// What went wrong on the way and was mended, or made it slow, since last asked.
     pub fn take_warnings(&self) -> Vec<String> {
-        std::mem::take(&mut *self.warnings.lock().expect("no panics while locked"))
+        let mut warnings = std::mem::take(&mut *self.warnings.lock().expect("no panics while locked"));
+        if self.chunks.overflowed() {
+            self.overflow.call_once(|| {
+                warnings.push(format!(
+                    "the chunks that this order has open at a time exceed {} when decoded, so some are decoded again; store the stage as arrow without a codec, or lower lanes or block of `order:`",
+                    size::print(CHUNKS_BYTES as u64)
+                ));
+            });
+        }
+        warnings
     }
 
     pub fn changes_rows(&self, stage: usize) -> bool {
@@ -206,7 +221,8 @@ impl Open {
                 let opened = StoredShard::open(&self.dataset.store, record.clone(), &self.chain.stages[stage].schema)
                     .and_then(|stored| {
                         let group = group_rows(stored.record.bytes / stored.rows().max(1));
-                        Ok(Shard { stage, rows: self.source_rows(&stored, stage)?, group, stored: Some(stored) })
+                        let rows = self.source_rows(&stored, stage)?;
+                        Ok(Shard { stage, rows, group, stored: Some(stored.with_memory(&self.memory)) })
                     });
                 match opened {
                     Ok(shard) => return Ok((Arc::new(shard), 1)),

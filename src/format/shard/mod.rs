@@ -4,12 +4,14 @@
 mod arrow;
 mod body;
 mod parquet;
+mod recycle;
 pub mod tensor;
 
 mod normal;
 mod spans;
 mod storage;
 
+pub use recycle::Recycler;
 pub use spans::verify_part;
 
 use crate::error::{Error, Result};
@@ -192,6 +194,7 @@ pub struct PartReader {
     verified: Verified,
     /// The same bytes and the parsed footer, for Parquet.
     parquet: Option<(Bytes, parquet::Metadata)>,
+    memory: Recycler,
 }
 
 impl PartReader {
@@ -216,7 +219,13 @@ impl PartReader {
             }
             Container::Parquet => Some((parquet::shared(bytes.clone()), parquet::open(&bytes, part, storage.clone())?)),
         };
-        Ok(PartReader { bytes, part: part.clone(), encoding, storage, verified, parquet })
+        let memory = Recycler::default();
+        Ok(PartReader { bytes, part: part.clone(), encoding, storage, verified, parquet, memory })
+    }
+
+    /// Decodes large columns into memory that others may have used before.
+    pub fn with_memory(self, memory: Recycler) -> Self {
+        PartReader { memory, ..self }
     }
 
     pub fn chunks(&self) -> usize {
@@ -240,7 +249,7 @@ impl PartReader {
         self.verified.check(&self.bytes, chunk, index, &wanted, schema).map_err(during)?;
         let stored = match &self.parquet {
             None => arrow::decode(&self.bytes, chunk, &self.storage.stored, &wanted, self.encoding.codec),
-            Some((bytes, metadata)) => parquet::decode(bytes, metadata, index, chunk.rows, &wanted),
+            Some((bytes, metadata)) => parquet::decode(bytes, metadata, index, chunk.rows, &wanted, &self.memory),
         }
         .map_err(during)?;
 

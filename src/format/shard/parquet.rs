@@ -1,9 +1,9 @@
 //! Shards as Parquet files: a chunk is a row group. Encodings are a fixed choice by type, so that bytes are a function of
 //! values and codec.
 
-use super::MAX_CHUNK_BYTES;
 use super::spans::{self, Hashing};
 use super::storage::Storage;
+use super::{MAX_CHUNK_BYTES, Recycler};
 use crate::error::{Error, Result};
 use crate::format::KEY;
 use crate::format::encoding::Codec;
@@ -263,7 +263,7 @@ fn read_schema(storage: &Storage) -> SchemaRef {
 }
 
 /// A batch as it was read, as the stored schema has it.
-fn as_stored(batch: &RecordBatch, schema: SchemaRef) -> Result<RecordBatch> {
+fn as_stored(batch: &RecordBatch, schema: SchemaRef, memory: &Recycler) -> Result<RecordBatch> {
     let columns = batch.columns().iter().map(|column| match column.as_binary_view_opt() {
         None => Ok(column.clone()),
         Some(views) => {
@@ -272,10 +272,10 @@ fn as_stored(batch: &RecordBatch, schema: SchemaRef) -> Result<RecordBatch> {
             if total as u64 > MAX_CHUNK_BYTES {
                 return Err(Error::corrupt(format!("a column of {total} bytes, at most {MAX_CHUNK_BYTES} are stored")));
             }
-            let mut values = Vec::with_capacity(total);
+            let mut values = memory.take(total)?;
             views.iter().flatten().for_each(|view| values.extend_from_slice(view));
             let offsets = OffsetBuffer::from_lengths(views.iter().map(bytes));
-            let values = Buffer::from_vec(values);
+            let values = memory.lend(values);
             Ok(Arc::new(LargeBinaryArray::try_new(offsets, values, views.nulls().cloned())?) as ArrayRef)
         }
     });
@@ -336,7 +336,14 @@ pub fn shared(bytes: Buffer) -> Bytes {
 }
 
 /// Decodes the stored columns of the stage's columns `wanted` (ascending), which were verified.
-pub fn decode(bytes: &Bytes, metadata: &Metadata, index: usize, rows: u64, wanted: &[usize]) -> Result<RecordBatch> {
+pub fn decode(
+    bytes: &Bytes,
+    metadata: &Metadata,
+    index: usize,
+    rows: u64,
+    wanted: &[usize],
+    memory: &Recycler,
+) -> Result<RecordBatch> {
     let wrong = |error: ParquetError| Error::corrupt(format!("row group {index} can't be decoded")).caused_by(error);
     let roots: Vec<usize> = metadata
         .storage
@@ -356,7 +363,7 @@ pub fn decode(bytes: &Bytes, metadata: &Metadata, index: usize, rows: u64, wante
         .map_err(wrong)?;
     match batches.as_slice() {
         [] => Ok(RecordBatch::new_empty(schema)),
-        [batch] => as_stored(batch, schema),
-        batches => as_stored(&::arrow::compute::concat_batches(&batches[0].schema(), batches)?, schema),
+        [batch] => as_stored(batch, schema, memory),
+        batches => as_stored(&::arrow::compute::concat_batches(&batches[0].schema(), batches)?, schema, memory),
     }
 }

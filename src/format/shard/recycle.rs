@@ -1,4 +1,5 @@
-//! Memory for batches, used again once nobody holds the batch: fresh memory costs the system more than filling it does.
+//! Memory for batches and decoded chunks, used again once nobody holds them: fresh memory costs the system more than
+//! filling it does.
 
 use crate::error::{Error, Result};
 use arrow::buffer::Buffer;
@@ -10,7 +11,7 @@ const KEPT: usize = 8;
 /// Smaller ones are not worth keeping.
 const LEAST: usize = 256 << 10;
 
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Recycler {
     free: Arc<Mutex<Vec<Vec<u8>>>>,
 }
@@ -26,8 +27,10 @@ impl Recycler {
         }
         drop(free);
         let mut buffer = Vec::new();
-        buffer.try_reserve_exact(bytes).map_err(|e| {
-            Error::invalid(format!("there is no memory for a batch's column of {bytes} bytes; lower the batch size"))
+        // The next one may be a little larger.
+        let room = if bytes < LEAST { bytes } else { bytes.next_multiple_of(LEAST) };
+        buffer.try_reserve_exact(room).map_err(|e| {
+            Error::invalid(format!("there is no memory for a column of {bytes} bytes; lower the batch size"))
                 .caused_by(e)
         })?;
         Ok(buffer)
