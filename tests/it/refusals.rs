@@ -118,3 +118,60 @@ fn a_share_is_a_number_from_0_to_1() {
         assert!(code == 2 && err.contains("expected a number from 0 to 1"), "{share}: {code} {err}");
     }
 }
+
+#[test]
+fn names_that_are_not_there_are_answered_with_the_nearest() {
+    let dataset = Dataset::with_photos(PHOTOS, 8);
+    succeed(dataset.path(), &["materialize", FILE, "--stage", "all"]);
+    for (command, slip, meant) in [
+        (&["read", FILE, "--split", "val", "--stage"][..], "resise", "resize"),
+        (&["materialize", FILE, "--stage"], "resise", "resize"),
+        (&["explain", FILE, "--stage"], "resise", "resize"),
+        (&["show", FILE, "--stage"], "resise", "resize"),
+        (&["files", FILE, "--stage"], "resise", "resize"),
+        (&["export", FILE, "--to", "out", "--stage"], "resise", "resize"),
+        (&["read", FILE, "--split"], "vall", "val"),
+        (&["show", FILE, "--split"], "vall", "val"),
+        (&["files", FILE, "--stage", "center_crop", "--split"], "vall", "val"),
+        (&["ls", "--store", ".forebay", "--pipeline"], "photo", "photos"),
+        (&["read", FILE, "--split", "val", "--key"], "cats/0000.jpg", "cat/0000.jpg"),
+    ] {
+        let (code, out, err) = run(dataset.path(), &[command, &[slip]].concat());
+        assert_eq!((code, out.as_str()), (1, ""), "{command:?}: {err}");
+        assert!(err.contains(&format!("did you mean {meant:?}?")), "{command:?}: {err}");
+    }
+}
+
+#[test]
+fn all_stages_are_told_apart_and_none_is_an_error() {
+    let crops = PHOTOS.replace("image.random_crop: { size: [32, 32] }", "image.center_crop: { size: [24, 24] }");
+    let dataset = Dataset::with_photos(&crops, 8);
+    let out = succeed(dataset.path(), &["materialize", FILE, "--stage", "all", "--dry-run"]);
+    let stages: Vec<&str> = out.lines().map(|line| line.split(" (").next().unwrap()).collect();
+    assert_eq!(
+        stages,
+        ["decode", "resize", "index", "where [train]", "center_crop [train]", "where [val]", "center_crop [val]"]
+    );
+    let done: Value =
+        serde_json::from_str(&succeed(dataset.path(), &["materialize", FILE, "--stage", "all", "--json"])).unwrap();
+    let split = |name: &str| -> Vec<&Value> {
+        done["stages"].as_array().unwrap().iter().filter(|s| s["stage"] == name).map(|s| &s["split"]).collect()
+    };
+    assert_eq!(split("center_crop"), ["train", "val"]);
+    assert_eq!(split("resize"), [&Value::Null]);
+
+    std::fs::write(&dataset.file, "name: photos\nsource: { files: ./photos/**/*.jpg }\n").unwrap();
+    let (code, out, err) = run(dataset.path(), &["materialize", FILE, "--stage", "all", "--replace"]);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(err.contains("--stage concatenated"), "{err}");
+}
+
+#[test]
+fn rows_that_failed_in_an_earlier_run_are_said_to_be_why_a_stage_is_not_whole() {
+    let dataset = with_a_bad_image(&format!("{PHOTOS}on_error: keep\nmax_errors: 50%\n"));
+    succeed(dataset.path(), &["materialize", FILE, "--stage", "resize"]);
+    std::fs::write(&dataset.file, PHOTOS).unwrap();
+    let (code, _, err) = run(dataset.path(), &["materialize", FILE, "--stage", "resize"]);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("resize (arrow-none): 1 of 17 failed when they were stored, with `on_error: keep`"), "{err}");
+}
