@@ -254,14 +254,18 @@ impl Open {
     /// Notes bad blobs for this reader, and in the store where it can be written.
     fn report(&self, record: &Record, stage: usize, error: &Error) {
         let reason = error.chain();
+        let mut way_out = "`forebay materialize` will heal it";
         for report in reports(record, error) {
             self.bad.lock().expect("no panics while locked").insert(report.blob);
             // A store that can't be written keeps no reports; this reader knows all the same.
-            let _ = self.dataset.store.report(&report);
+            if self.dataset.store.report(&report).is_err() {
+                way_out = "run `forebay verify --repair` and `forebay materialize` where the store can be written";
+            }
         }
         let stage = &self.chain.stages[stage].name;
-        self.warnings.lock().expect("no panics while locked").push(format!(
-            "a stored shard of stage {stage} is bad and was left ({reason}); `forebay materialize` will heal it"
-        ));
+        self.warnings
+            .lock()
+            .expect("no panics while locked")
+            .push(format!("a stored shard of stage {stage} is bad and was left ({reason}); {way_out}"));
     }
 }

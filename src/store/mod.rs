@@ -78,8 +78,7 @@ impl Store {
         let Some(bytes) = self.storage.get(&name.to_string(), T::MAX_BYTES)? else { return Ok(None) };
         let document = T::from_json(&bytes)?;
         if !document.is_at(name, &bytes) {
-            let what = T::WHAT;
-            return Err(Error::corrupt(format!("expected the {what} of that name, found one that belongs elsewhere")));
+            return Err(Error::corrupt(format!("this {} belongs elsewhere", T::WHAT)));
         }
         Ok(Some(document))
     }

@@ -2,6 +2,7 @@
 //! advice that works.
 
 use crate::fixture::{Dataset, PHOTOS, forebay, succeed};
+use crate::store::full::Mount;
 use serde_json::Value;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -174,4 +175,51 @@ fn rows_that_failed_in_an_earlier_run_are_said_to_be_why_a_stage_is_not_whole() 
     let (code, _, err) = run(dataset.path(), &["materialize", FILE, "--stage", "resize"]);
     assert_eq!(code, 1, "{err}");
     assert!(err.contains("resize (arrow-none): 1 of 17 failed when they were stored, with `on_error: keep`"), "{err}");
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_an_error_and_no_sudden_end() {
+    let dataset = Dataset::with_photos(PHOTOS, 24);
+    let command = format!("ulimit -f 20; exec {} materialize {FILE} --stage decode", env!("CARGO_BIN_EXE_forebay"));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &command]).current_dir(dataset.path()).env("FOREBAY_CACHE", dataset.path().join("cache"));
+    let output = shell.output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{err}");
+    assert!(err.contains("raise the limit (ulimit -f)"), "{err}");
+    assert!(!dataset.files().keys().any(|name| name.contains(".tmp-") || name.contains("/manifests/")));
+    assert!(succeed(dataset.path(), &["verify", FILE]).contains("all good"));
+    succeed(dataset.path(), &["materialize", FILE, "--stage", "decode"]);
+}
+
+#[test]
+fn a_damaged_store_that_cannot_be_written_is_read_and_said_to_need_a_repair() {
+    let Some(mount) = Mount::new("size=8m") else { return };
+    let dataset = Dataset::with_photos(PHOTOS, 16);
+    let store = mount.path().join("store");
+    let at = |arguments: &[&str]| run(dataset.path(), &[arguments, &["--store", store.to_str().unwrap()]].concat());
+    let read = ["read", FILE, "--split", "train", "--limit", "100", "--json"];
+    assert_eq!(at(&["materialize", FILE, "--stage", "resize"]).0, 0);
+    let sound = at(&read).1;
+    let blob = PathBuf::from(at(&["files", FILE]).1.lines().next().unwrap());
+    let mut bytes = std::fs::read(&blob).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&blob, bytes).unwrap();
+    mount.remount("ro");
+    let (code, out, err) = at(&read);
+    assert_eq!((code, out), (0, sound.clone()), "{err}");
+    assert!(
+        err.contains("run `forebay verify --repair` and `forebay materialize` where the store can be written"),
+        "{err}"
+    );
+    assert_eq!(at(&["verify", FILE]).0, 4);
+    let (code, _, err) = at(&["verify", FILE, "--repair"]);
+    assert!(code == 1 && err.contains("mounted read-only"), "{code} {err}");
+    mount.remount("rw");
+    for arguments in [&["verify", FILE, "--repair"][..], &["materialize", FILE, "--stage", "resize"], &["verify", FILE]]
+    {
+        assert_eq!(at(arguments).0, 0, "{arguments:?}");
+    }
+    assert_eq!(at(&read).1, sound);
 }

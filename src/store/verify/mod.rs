@@ -181,7 +181,7 @@ impl Verifier<'_> {
         };
         outcome.findings.push(Finding {
             object: name.to_string(),
-            expected: format!("a {} that belongs there", T::WHAT),
+            expected: format!("the {} of that name", T::WHAT),
             found: error.chain(),
             repaired,
         });
