@@ -113,12 +113,13 @@ impl Error {
         &self.message
     }
 
-    /// Whether a disk or quota without room is the cause: trying again is in vain until there is some.
+    /// Whether a disk, a quota or a limit of files without room is the cause: trying again is in vain until there is some.
     pub fn is_disk_full(&self) -> bool {
         let mut next = Some(self as &(dyn StdError + 'static));
         while let Some(error) = next {
             if let Some(io) = error.downcast_ref::<std::io::Error>() {
-                return matches!(io.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded);
+                use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+                return matches!(io.kind(), StorageFull | QuotaExceeded | FileTooLarge);
             }
             next = error.source();
         }

@@ -6,7 +6,7 @@ use crate::format::head::{ManifestHead, PipelineHead, SnapshotHead, StageHead};
 use crate::format::name::Name;
 use crate::format::table::ShardRow;
 use crate::plan::cut;
-use crate::spec::node::nearest;
+use crate::spec::node::{nearest, suggest};
 use crate::store::Store;
 use std::path::PathBuf;
 
@@ -43,11 +43,7 @@ pub fn pipeline(store: &Store, name: Option<&str>) -> Result<PipelineHead> {
         }
     };
     store.pipeline(&name)?.ok_or_else(|| {
-        let hint = match nearest(&name, names.iter().map(String::as_str)) {
-            Some(near) => format!("did you mean {near:?}?"),
-            None if names.is_empty() => "it holds none yet".to_owned(),
-            None => format!("it holds {}", names.join(", ")),
-        };
+        let hint = suggest(&name, "expected", names.iter().map(String::as_str));
         Error::not_found(format!("the store holds no pipeline {name:?}; {hint}"))
     })
 }
@@ -80,12 +76,17 @@ pub fn stored_stage(
     if let Some(name) = stage
         && !all.iter().any(|s| s.stage.name == name)
     {
-        let names = || all.iter().map(|s| s.stage.name.as_str());
-        let hint = match nearest(name, names()) {
-            Some(near) => format!("did you mean {near:?}?"),
-            None => format!("its stages are {}", names().collect::<Vec<_>>().join(", ")),
-        };
+        let hint = suggest(name, "expected", all.iter().map(|s| s.stage.name.as_str()));
         return Err(Error::not_found(format!("pipeline {:?} has no stage {name:?}; {hint}", pipeline.name)));
+    }
+    // Splits without steps of their own have no stage that names them.
+    let splits = || all.iter().filter_map(|s| s.stage.split.as_deref());
+    if let Some(name) = split
+        && !splits().any(|split| split == name)
+        && let Some(near) = nearest(name, splits())
+    {
+        let pipeline = &pipeline.name;
+        return Err(Error::not_found(format!("pipeline {pipeline:?} has no split {name:?}; did you mean {near:?}?")));
     }
     let fits = |s: &&StageStatus| {
         stage.is_none_or(|name| s.stage.name == name)
@@ -103,10 +104,13 @@ pub fn stored_stage(
             return Ok(StoredStage { stage: status.stage.clone(), snapshot, manifest, shards });
         }
     }
-    let what = stage.map_or("no stage".to_owned(), |s| format!("stage {s:?} is not"));
+    let what = stage.map_or("no stage is".to_owned(), |s| format!("stage {s:?} is not"));
     let format = container.map_or(String::new(), |c| format!(" as {c}"));
+    let asked = [stage.map(|s| format!(" --stage {s}")), container.map(|c| format!(" --format {c}"))];
+    let asked: String = asked.into_iter().flatten().collect();
+    let with = if asked.is_empty() { "" } else { " with" };
     Err(Error::not_found(format!(
-        "{what} stored whole{format} for the current snapshot of pipeline {:?}; run `forebay materialize`",
+        "{what} stored whole{format} for the current snapshot of pipeline {:?}; run `forebay materialize`{with}{asked}",
         pipeline.name
     )))
 }

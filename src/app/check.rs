@@ -99,7 +99,7 @@ fn stages(project: &Project, snapshot: &Arc<Snapshot>, checked: &mut Checked) ->
             }
             let encoding = cut::default_encoding(&split.chain, index);
             if stage.deterministic {
-                targets.push(Target { stage: stage.name.clone(), recipe: stage.recipe, encoding });
+                targets.push(Target::new(split, index, encoding));
             }
             checked.stages.push(StageCheck {
                 split: stage.own.then(|| split.name.clone()).flatten(),

@@ -1,7 +1,7 @@
 //! Why a stage is not served from what is stored: the first term in which its recipe differs from one of the same name.
 
 use crate::engine::dataset::Dataset;
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::format::canonical::Value;
 use crate::id::RecipeKey;
 use crate::plan::chain::{Chain, Stage};
@@ -68,7 +68,12 @@ pub fn sentence(difference: &Difference) -> String {
 fn others(store: &Store, stage: &Stage) -> Result<Vec<(RecipeKey, Difference)>> {
     let mut found = Vec::new();
     for recipe in store.recipes()?.into_iter().filter(|r| *r != stage.recipe) {
-        let Some(head) = store.recipe(recipe)?.filter(|h| h.stage == stage.name) else { continue };
+        let head = match store.recipe(recipe) {
+            // What can't be read explains nothing, and is in nobody's way.
+            Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Invalid) => continue,
+            head => head?,
+        };
+        let Some(head) = head.filter(|h| h.stage == stage.name) else { continue };
         if store.encodings(recipe)?.is_empty() {
             continue;
         }

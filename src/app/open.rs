@@ -200,7 +200,7 @@ pub fn describe(origins: &[Origin]) -> String {
 
 /// The snapshot of that id of a pipeline.
 pub fn find_snapshot(store: &Store, name: &str, id: SnapshotId) -> Result<head::SnapshotHead> {
-    let found = store.snapshots(name)?.into_iter().find(|h| h.snapshot == id);
+    let found = store.snapshots(name)?.find(|(found, _)| *found == id).map(|(_, head)| head).transpose()?;
     found.ok_or_else(|| Error::not_found(format!("pipeline {name:?} has no snapshot {id}; `forebay ls` lists them")))
 }
 
@@ -225,7 +225,7 @@ fn newest_with_manifest(store: &Store, name: &str, pipeline: &head::PipelineHead
             whole.extend(store.whole_snapshots(stage.recipe, encoding)?);
         }
     }
-    let found = store.snapshots(name)?.into_iter().find(|h| whole.contains(&h.snapshot));
+    let found = store.snapshots(name)?.find(|(id, _)| whole.contains(id)).map(|(_, head)| head).transpose()?;
     found.ok_or_else(|| {
         Error::not_found(format!(
             "no stage of pipeline {name:?} is stored whole; run `forebay materialize` where its source is"

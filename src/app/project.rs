@@ -2,7 +2,7 @@
 
 use crate::app::{chains, classes, labels};
 use crate::engine::dataset::Dataset;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::head::{PipelineHead, RecipeHead, SnapshotHead, StageHead, TableRef};
 use crate::format::table::Entries;
 use crate::format::{VERSION, schema};
@@ -78,11 +78,16 @@ impl Project {
     /// current keys is refused unless `replace`.
     pub fn publish(&self, snapshot: &Snapshot, listed_ms: i64, replace: bool) -> Result<SnapshotHead> {
         let store = &self.dataset.store;
-        if let Some(current) = store.current_snapshot(&self.pipeline.name)?
+        if let Some(before) = store.readable_snapshot(&self.pipeline.name)?
             && !replace
-            && current.snapshot != snapshot.id
+            && before.snapshot != snapshot.id
         {
-            refuse_half_gone(&self.pipeline.name, &store.entries(&current)?.entries, &snapshot.entries.entries)?;
+            match store.entries(&before) {
+                Ok(before) => refuse_half_gone(&self.pipeline.name, &before.entries, &snapshot.entries.entries)?,
+                // Nothing is left to compare with; the new snapshot takes its place.
+                Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) => {}
+                Err(error) => return Err(error),
+            }
         }
         for split in &self.dataset.splits {
             for stage in split.chain.stages.iter().filter(|s| s.deterministic) {
@@ -213,7 +218,7 @@ pub fn order_parameters(pipeline: &Pipeline, snapshot: &Snapshot) -> (u32, u32) 
 fn open_source(pipeline: &Pipeline, base: &Path, store: &Store, surroundings: &Surroundings) -> Result<Source> {
     let open = |recorded| Source::open(&pipeline.source, base, recorded, surroundings.cache.clone());
     let source = open(None)?;
-    match store.current_snapshot(&pipeline.name)? {
+    match store.readable_snapshot(&pipeline.name)? {
         Some(head) if head.reader == source.describe().to_json() => {
             open(Some(Arc::new(schema::decode(&head.input_schema)?)))
         }

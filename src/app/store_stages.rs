@@ -100,12 +100,13 @@ impl Prepared {
 
 /// Shards of the dataset's stages that are reported bad, and the targets besides `asked` to which they belong.
 fn reported(dataset: &Dataset, asked: &[Target]) -> Result<Healing> {
-    let chains = dataset.chains();
+    let stages = || dataset.splits.iter().flat_map(|s| (0..s.chain.stages.len()).map(move |index| (s, index)));
     let mut healing = Healing::default();
     for report in dataset.store.reports()? {
         let Ok(Name::Shard { recipe, encoding, shard }) = report.record.parse() else { continue };
-        let Some(stage) = chains.iter().flat_map(|c| &c.stages).find(|s| s.recipe == recipe) else { continue };
-        let target = Target { stage: stage.name.clone(), recipe, encoding };
+        let found = stages().find(|(split, index)| split.chain.stages[*index].recipe == recipe);
+        let Some((split, index)) = found else { continue };
+        let target = Target::new(split, index, encoding);
         if asked.contains(&target) {
             continue;
         }

@@ -1,12 +1,12 @@
 //! What to store: stage names as users give them to targets of `materialize`.
 
-use crate::engine::dataset::Dataset;
+use crate::engine::dataset::{Dataset, Split};
 use crate::error::{Error, Result};
 use crate::format::encoding::{Codec, Container, Encoding};
 use crate::materialize::Target;
 use crate::plan::chain::Chain;
 use crate::plan::cut;
-use crate::spec::node::nearest;
+use crate::spec::node::suggest;
 
 /// Targets, and in words why these, where the user named none.
 #[derive(Debug, Clone)]
@@ -24,13 +24,12 @@ pub fn resolve(
 ) -> Result<Targets> {
     let chains = dataset.chains();
     let mut targets: Vec<Target> = Vec::new();
-    let mut add = |chain: &Chain, index: usize| -> Result<()> {
-        let stage = &chain.stages[index];
-        if targets.iter().any(|t| t.recipe == stage.recipe) {
+    let mut add = |split: &Split, index: usize| -> Result<()> {
+        let chain = &split.chain;
+        if targets.iter().any(|t| t.recipe == chain.stages[index].recipe) {
             return Ok(());
         }
-        let encoding = encoding(cut::default_encoding(chain, index), container, codec)?;
-        targets.push(Target { stage: stage.name.clone(), recipe: stage.recipe, encoding });
+        targets.push(Target::new(split, index, encoding(cut::default_encoding(chain, index), container, codec)?));
         Ok(())
     };
     if stages.is_empty() {
@@ -40,7 +39,7 @@ pub fn resolve(
                 "no stage is worth storing by default: {reason}. --stage concatenated packs the source's bytes into shards"
             )));
         }
-        add(&chains[0], index)?;
+        add(&dataset.splits[0], index)?;
         return Ok(Targets { targets, reason: Some(reason) });
     }
     for name in stages {
@@ -51,23 +50,30 @@ pub fn resolve(
                 ));
             }
             "all" => {
-                for chain in &chains {
-                    for index in (1..chain.stages.len()).filter(|i| chain.stages[*i].deterministic) {
-                        add(chain, index)?;
+                let mut stored = 0;
+                for split in &dataset.splits {
+                    for index in (1..split.chain.stages.len()).filter(|i| split.chain.stages[*i].deterministic) {
+                        add(split, index)?;
+                        stored += 1;
                     }
+                }
+                if stored == 0 {
+                    return Err(Error::invalid(
+                        "no step comes out the same in every epoch, so `all` stages are none. --stage concatenated packs the source's bytes into shards",
+                    ));
                 }
             }
             name => {
-                let found: Vec<(&Chain, usize)> =
-                    chains.iter().filter_map(|c| Some((c, c.stages.iter().position(|s| s.name == name)?))).collect();
+                let place = |s: &Split| s.chain.stages.iter().position(|stage| stage.name == name);
+                let found: Vec<_> = dataset.splits.iter().filter_map(|s| Some((s, place(s)?))).collect();
                 if found.is_empty() {
                     return Err(unknown(name, &chains));
                 }
-                for (chain, index) in found {
-                    if !chain.stages[index].deterministic {
-                        return Err(cannot_store(chain, index));
+                for (split, index) in found {
+                    if !split.chain.stages[index].deterministic {
+                        return Err(cannot_store(&split.chain, index));
                     }
-                    add(chain, index)?;
+                    add(split, index)?;
                 }
             }
         }
@@ -97,10 +103,7 @@ pub fn unknown(name: &str, chains: &[Chain]) -> Error {
             names.push(&stage.name);
         }
     }
-    let hint = match nearest(name, names.iter().copied()) {
-        Some(near) => format!("did you mean {near:?}?"),
-        None => format!("the stages are {}", names.join(", ")),
-    };
+    let hint = suggest(name, "expected", names.iter().copied());
     Error::not_found(format!("no stage {name:?}; {hint}"))
 }
 

@@ -38,7 +38,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     if arguments.form == Form::Duckdb {
         if which.format == Some(Container::Arrow) {
             return Err(Error::invalid(
-                "DuckDB reads parquet only; materialize with --format parquet, or use --as polars",
+                "DuckDB reads parquet only; run `forebay materialize` with --format parquet, or use --as polars",
             ));
         }
         which.format = Some(Container::Parquet);

@@ -29,7 +29,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let mut text = String::new();
     for name in &names {
         let pipeline = catalog::pipeline(&store, Some(name))?;
-        let snapshots = store.snapshots(name)?;
+        let snapshots = store.snapshots(name)?.map(|(_, head)| head).collect::<Result<Vec<_>>>()?;
         let _ = writeln!(text, "{name}");
         for (index, head) in snapshots.iter().enumerate() {
             let _ = writeln!(

@@ -71,8 +71,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         out.note(&format!("storing stage {}: {reason}", prepared.targets.targets[0].stage));
     }
     if prepared.healed() > 0 {
-        let stages: Vec<String> =
-            prepared.healing.targets.iter().map(|t| format!("{} ({})", t.stage, t.encoding)).collect();
+        let stages: Vec<String> = prepared.healing.targets.iter().map(Target::to_string).collect();
         let shards = count(prepared.healed() as u64, "shard");
         out.note(&format!("healing {shards} reported bad, of {}", stages.join(", ")));
     }
@@ -117,6 +116,7 @@ fn show_plan(prepared: &Prepared, estimates: &[Estimate], context: &Context) -> 
             let estimate = estimates.get(index);
             json!({
                 "stage": target.stage,
+                "split": target.split,
                 "encoding": target.encoding,
                 "recipe": target.recipe,
                 "shards_to_compute": missing,
@@ -132,13 +132,7 @@ fn show_plan(prepared: &Prepared, estimates: &[Estimate], context: &Context) -> 
         for (index, target) in prepared.targets.targets.iter().enumerate() {
             let missing = prepared.plan.missing(index) as u64;
             let reused = count(partitions as u64 - missing, "shard");
-            let _ = write!(
-                text,
-                "{} ({}): {} to compute, {reused} reused",
-                target.stage,
-                target.encoding,
-                count(missing, "shard")
-            );
+            let _ = write!(text, "{target}: {} to compute, {reused} reused", count(missing, "shard"));
             if let Some(estimate) = estimates.get(index) {
                 let time = seconds(estimate.thread_seconds / context.threads() as f64);
                 let _ = write!(
@@ -195,6 +189,7 @@ fn show_done(
         .map(|((target, manifest), records)| {
             json!({
                 "stage": target.stage,
+                "split": target.split,
                 "encoding": target.encoding,
                 "recipe": target.recipe,
                 "shards": records.len(),
@@ -225,14 +220,7 @@ fn show_done(
             let rows: u64 = records.values().map(|r| r.rows).sum();
             let bytes: u64 = records.values().map(|r| r.bytes).sum();
             let shards = count(records.len() as u64, "shard");
-            let _ = writeln!(
-                text,
-                "{} ({}): {shards}, {}, {}",
-                target.stage,
-                target.encoding,
-                count(rows, "row"),
-                size::print(bytes)
-            );
+            let _ = writeln!(text, "{target}: {shards}, {}, {}", count(rows, "row"), size::print(bytes));
         }
         let reused = outcome.records.iter().map(|r| r.len() as u64).sum::<u64>() - outcome.computed_shards;
         let _ = writeln!(
@@ -306,14 +294,20 @@ fn failure(project: &Project, targets: &[Target], done: &Done) -> Option<Error> 
             match project.pipeline.on_error {
                 OnError::Keep { max_errors } => {
                     let share = max_errors * 100.0;
-                    format!("{}: {failed} of {rows} failed, more than max_errors: {share}%", target.stage)
+                    format!("{target}: {failed} of {rows} failed, more than max_errors: {share}%")
                 }
-                OnError::Fail => target.stage.clone(),
+                OnError::Fail if failed > 0 => {
+                    format!("{target}: {failed} of {rows} failed when they were stored, with `on_error: keep`")
+                }
+                OnError::Fail => target.to_string(),
             }
         })
         .collect();
-    let failed = count(outcome.failed_rows, "sample");
-    (!stages.is_empty()).then(|| Error::invalid(format!("{failed} failed; not complete: {}", stages.join("; "))))
+    let failed = match outcome.failed_rows {
+        0 => String::new(),
+        failed => format!("{} failed; ", count(failed, "sample")),
+    };
+    (!stages.is_empty()).then(|| Error::invalid(format!("{failed}not complete: {}", stages.join("; "))))
 }
 
 /// Where the step stands whose name a failure's reason begins with: `photos.yaml:7`.

@@ -21,6 +21,7 @@ use crate::app::project::Surroundings;
 use crate::error::{Error, Kind, Result};
 use clap::{Args, Parser, Subcommand};
 use output::Output;
+use signal_hook::consts::signal::SIGXFSZ;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -146,6 +147,8 @@ impl Context {
             let _ = signal_hook::flag::register_conditional_shutdown(signal, 130, self.stop.clone());
             let _ = signal_hook::flag::register(signal, self.stop.clone());
         }
+        // A file past `ulimit -f` is an error to the write, and not the end of the process.
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     }
 
     /// Opens what surrounds a pipeline file and hands it to `body`.

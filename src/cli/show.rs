@@ -6,7 +6,7 @@ use crate::cli::output::count;
 use crate::cli::place::{Found, StoredStage};
 use crate::error::Result;
 use crate::format::schema;
-use crate::format::shard::tensor::{Consumer, decode_hint};
+use crate::format::shard::tensor::{Consumer, decode_hint, imports};
 use crate::spec::size;
 use clap::Args;
 use serde_json::{Value, json};
@@ -36,10 +36,16 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         }
         columns.push(json!({ "name": field.name(), "type": values::type_name(field), "decode": hints }));
     }
+    let imported: serde_json::Map<String, Value> = CONSUMERS
+        .iter()
+        .filter_map(|(consumer, tool)| {
+            Some(((*tool).to_owned(), imports(manifest.encoding.container, *consumer)?.into()))
+        })
+        .collect();
     let document = json!({
         "pipeline": pipeline.name, "stage": stored.stage.name, "split": stored.stage.split, "recipe": stored.stage.recipe,
         "encoding": manifest.encoding, "snapshot": manifest.snapshot, "shards": stored.shards.len(), "rows": manifest.rows,
-        "bytes": manifest.bytes, "failed_rows": manifest.failed_rows, "columns": columns, "classes": pipeline.classes,
+        "bytes": manifest.bytes, "failed_rows": manifest.failed_rows, "columns": columns, "imports": imported, "classes": pipeline.classes,
     });
     context.out.result(document, || {
         let mut text = String::new();
@@ -61,9 +67,10 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
             let _ = writeln!(text, "{} of {name}: {}", count(classes.len() as u64, "class"), classes.join(", "));
         }
         let _ = writeln!(text, "in Python, with `path` a file of `forebay files`:");
-        for column in columns.iter().filter(|c| !text_of(&c["name"]).starts_with('_')) {
-            for (tool, line) in column["decode"].as_object().into_iter().flatten() {
-                let _ = writeln!(text, "  {:<8} {}", tool, text_of(line));
+        for (tool, line) in &imported {
+            let _ = writeln!(text, "  {}", text_of(line));
+            for column in columns.iter().filter(|c| !text_of(&c["name"]).starts_with('_')) {
+                let _ = writeln!(text, "    {}", text_of(&column["decode"][tool]));
             }
         }
         text

@@ -69,6 +69,9 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         text
     })?;
     if verified.findings.iter().all(|f| f.repaired.is_some()) {
+        if !verified.findings.is_empty() {
+            context.out.note("`forebay materialize`, with the stages that are wanted, now stores anew what was bad");
+        }
         return Ok(());
     }
     if !arguments.repair {

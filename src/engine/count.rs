@@ -6,11 +6,11 @@ use crate::engine::input;
 use crate::engine::pool::Pool;
 use crate::engine::rows::Rows;
 use crate::engine::stored::StoredShard;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::record::Record;
 use crate::format::table::OrderRow;
 use crate::format::{KEY, ROW};
-use crate::plan::chain::{Chain, Counting};
+use crate::plan::chain::{Chain, Counting, Stage};
 use crate::plan::key;
 use crate::plan::snapshot::Snapshot;
 use crate::source::Source;
@@ -19,7 +19,7 @@ use arrow::datatypes::{FieldRef, Schema, SchemaRef, UInt32Type};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The order table of a split: as stored, else from the snapshot's keys, from the records of its last deterministic stage,
+/// The order table of a split: as stored, else, or where that is damaged, from the snapshot's keys, from the records of its last deterministic stage,
 /// or, where there is a `pool` to do it on, by running the steps that counts depend on. `None`: it would have to be counted.
 pub fn order(
     dataset: &Dataset,
@@ -30,9 +30,12 @@ pub fn order(
 ) -> Result<Option<Vec<OrderRow>>> {
     let chain = &split.chain;
     let stage = &chain.stages[chain.last_deterministic()];
-    if let Some((_, rows)) = dataset.store.order(stage.recipe, snapshot.id)? {
-        return Ok(Some(rows));
-    }
+    let damage = match stored(dataset, snapshot, stage) {
+        Ok(Some(rows)) => return Ok(Some(rows)),
+        Ok(None) => None,
+        Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) => Some(error),
+        Err(error) => return Err(error),
+    };
     let partitions = 0..snapshot.partitions();
     if stage.one_to_one {
         let row = |p: usize| OrderRow { partition: p as u32, rows: snapshot.source_rows(p), row_map: None };
@@ -52,9 +55,22 @@ pub fn order(
     }
     let Some(pool) = pool else { return Ok(None) };
     let source = source.ok_or_else(|| {
-        Error::invalid("this split's rows were never counted and there is no source to count them from; run `forebay materialize` where the source is")
+        damage.unwrap_or_else(|| Error::invalid("this split's rows were never counted and there is no source to count them from; run `forebay materialize` where the source is"))
     })?;
     partitions.map(|p| by_running(pool, source, snapshot, chain, &counting, p)).collect::<Result<_>>().map(Some)
+}
+
+/// The stored order table, of this snapshot's entries.
+fn stored(dataset: &Dataset, snapshot: &Snapshot, stage: &Stage) -> Result<Option<Vec<OrderRow>>> {
+    let Some((head, rows)) = dataset.store.order(stage.recipe, snapshot.id)? else { return Ok(None) };
+    let found = key::order_id(&snapshot.entries.entries, &rows);
+    if found != head.order || rows.len() != snapshot.partitions() {
+        return Err(Error::corrupt(format!(
+            "the order table of stage {} has the order {found}, expected {}; run `forebay materialize`",
+            stage.name, head.order
+        )));
+    }
+    Ok(Some(rows))
 }
 
 /// Publishes an order table.

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::plan::chain::Chain;
 use crate::source::Source;
-use crate::spec::node::nearest;
+use crate::spec::node::suggest;
 use crate::store::Store;
 use std::sync::Arc;
 
@@ -38,11 +38,7 @@ impl Dataset {
             (None, [only]) => Ok(only),
             (None, _) => Err(Error::invalid(format!("{} has the splits {}: name one", self.name, list()))),
             (Some(name), splits) => splits.iter().find(|s| s.name.as_deref() == Some(name)).ok_or_else(|| {
-                let hint = match nearest(name, names()) {
-                    Some(near) => format!("did you mean {near:?}?"),
-                    None if names().next().is_none() => "it has no splits".to_owned(),
-                    None => format!("it has {}", list()),
-                };
+                let hint = suggest(name, "expected", names());
                 Error::not_found(format!("{} has no split {name:?}; {hint}", self.name))
             }),
         }

@@ -1,9 +1,12 @@
 //! What is stored of a chain: looked up shard by shard, when a shard is first needed, in the encodings that one listing
 //! per stage shows.
 
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
+use crate::format::VERSION;
 use crate::format::encoding::Encoding;
-use crate::format::record::Record;
+use crate::format::head::Report;
+use crate::format::name::Name;
+use crate::format::record::{Part, Record};
 use crate::id::{Digest, RecipeKey, ShardKey};
 use crate::plan::chain::Chain;
 use crate::plan::cut;
@@ -68,4 +71,14 @@ impl Known {
         }
         Ok(None)
     }
+}
+
+/// Reports of the parts of a shard that an error names; of all where it names none.
+pub fn reports(record: &Record, error: &Error) -> Vec<Report> {
+    let found = error.chain();
+    let named: Vec<&Part> = record.parts.iter().filter(|p| found.contains(&p.blob.to_string())).collect();
+    let blamed = if named.is_empty() { record.parts.iter().collect() } else { named };
+    let name = Name::Shard { recipe: record.recipe, encoding: record.encoding, shard: record.shard }.to_string();
+    let report = |part: &Part| Report { version: VERSION, blob: part.blob, record: name.clone(), found: found.clone() };
+    blamed.into_iter().map(report).collect()
 }

@@ -1,10 +1,11 @@
 //! A stored shard, opened: its parts mapped, its chunks found by row.
 
 use crate::error::{Error, Result};
+use crate::format::ERROR;
 use crate::format::record::Record;
 use crate::format::shard::{PartReader, Recycler};
 use crate::store::Store;
-use arrow::array::RecordBatch;
+use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 
 pub struct StoredShard {
@@ -58,6 +59,16 @@ impl StoredShard {
         let named =
             |e: Error| e.during(format!("blob {} of shard {}", self.record.parts[part].blob, self.record.shard));
         self.parts[part].chunk(number, columns).map_err(named)
+    }
+    /// Rows with a reason in `_error`, counted.
+    pub fn failed_rows(&self, schema: &SchemaRef) -> Result<u64> {
+        let column = schema.index_of(ERROR)?;
+        let mut failed = 0;
+        for chunk in 0..self.chunks() {
+            let batch = self.chunk(chunk, Some(&[column]))?;
+            failed += batch.columns().iter().map(|errors| (errors.len() - errors.null_count()) as u64).sum::<u64>();
+        }
+        Ok(failed)
     }
     /// The blob that holds a chunk.
     pub fn blob(&self, chunk: usize) -> crate::id::Digest {

@@ -134,6 +134,16 @@ impl Document for PipelineHead {
     }
 }
 
+/// Between a head's listing and the store's clock lies no more than this, however far apart the clocks of listers are.
+const CLOCKS_APART_MS: i64 = 600_000;
+
+impl SnapshotHead {
+    /// Whether no listing can have begun when this one says: the head is damaged, or a clock was set wrong.
+    pub fn is_of_the_future(&self, now_ms: i64) -> bool {
+        self.listed_ms > now_ms.saturating_add(CLOCKS_APART_MS)
+    }
+}
+
 impl Document for SnapshotHead {
     const WHAT: &'static str = "snapshot head";
     const MAX_BYTES: u64 = 4 << 20;

@@ -12,7 +12,9 @@ pub(super) fn failure(doing: &str, path: &Path, error: io::Error) -> Error {
         Some(Errno::DQUOT) => {
             (Kind::Unavailable, "the quota is used up: free some space or use a store on another disk")
         }
-        Some(Errno::FBIG) => (Kind::Invalid, "the file system allows no file as large as this: use another disk"),
+        Some(Errno::FBIG) => {
+            (Kind::Invalid, "no file may be as large as this: raise the limit (ulimit -f) or use another disk")
+        }
         Some(Errno::ROFS) => {
             (Kind::Invalid, "the file system is mounted read-only: mount it writable or use another store")
         }

@@ -1,7 +1,7 @@
 //! A local directory as storage. Names were checked by `io`; here they are paths below the root.
 
 use super::failure::failure;
-use super::temporary::{Means, PREFIX, Temporary};
+use super::temporary::{Means, PREFIX, Temporary, aside};
 use super::{Object, Put, map};
 use crate::error::{Error, Result};
 use arrow::buffer::Buffer;
@@ -22,6 +22,9 @@ pub(super) struct Local {
     /// Directories whose own entry this process has seen on disk.
     durable: Mutex<HashSet<PathBuf>>,
 }
+
+/// Called with a name, its path, and what is there, if it isn't a link that leads nowhere.
+type Each<'a> = dyn FnMut(&str, &Path, Option<&Metadata>) -> Result<()> + 'a;
 
 /// Deeper than any object lies: a link that leads round in circles.
 const MAX_DEPTH: usize = 32;
@@ -50,6 +53,7 @@ impl Local {
     }
 
     pub fn put(&self, bytes: &[u8], path: &Path, replace: bool) -> Result<Put> {
+        let replace = replace || is_no_object(path);
         if !replace && let Some(found) = self.bytes(path)? {
             return self.exists(found, parent(path)?);
         }
@@ -59,14 +63,18 @@ impl Local {
     }
 
     /// The file reaches the disk before its name does, and the name before the caller hears of it: what is published
-    /// later, on the strength of this, can't survive a power cut without it.
+    /// later, on the strength of this, can't survive a power cut without it. What stands there and is no object makes way.
     pub fn publish(&self, temporary: Temporary, path: &Path, replace: bool) -> Result<Put> {
         let directory = parent(path)?;
+        let replace = replace || is_no_object(path);
         if !replace && let Some(found) = self.bytes(path)? {
             return self.exists(found, directory);
         }
         temporary.file().sync_all().map_err(|e| failure("write", path, e))?;
         self.make_directory(directory).map_err(|e| failure("make the directory", directory, e))?;
+        if replace {
+            clear_directory(path).map_err(|e| failure("move aside the directory", path, e))?;
+        }
         if temporary.place(path, replace, self.means).map_err(|e| failure("publish", path, e))? {
             sync_directory(directory).map_err(|e| failure("write the directory", directory, e))?;
             return Ok(Put::Created);
@@ -145,7 +153,7 @@ impl Local {
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
             Ok(_) => Err(no_file(path)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) if leads_nowhere(&error) => Ok(None),
             Err(error) => Err(failure("look at", path, error)),
         }
     }
@@ -168,19 +176,26 @@ impl Local {
         prefix: &str,
         each: &mut dyn FnMut(Object, &Path) -> Result<()>,
     ) -> Result<()> {
-        self.walk_all(directory, prefix, MAX_DEPTH, &mut |object, path| match is_temporary(path) {
-            true => Ok(()),
-            false => each(object, path),
+        self.walk_all(directory, prefix, MAX_DEPTH, &mut |name, path, metadata| match metadata {
+            Some(metadata) if metadata.is_file() && !is_temporary(path) => each(object(name, path, metadata)?, path),
+            _ => Ok(()),
         })
     }
 
-    fn walk_all(
-        &self,
-        directory: &Path,
-        prefix: &str,
-        depth: usize,
-        each: &mut dyn FnMut(Object, &Path) -> Result<()>,
-    ) -> Result<()> {
+    /// The names of all that is no file below `directory`, in no order: directories, pipes, links that lead nowhere.
+    pub fn no_files(&self, directory: &Path, prefix: &str) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        self.walk_all(directory, prefix, MAX_DEPTH, &mut |name, _, metadata| {
+            if !metadata.is_some_and(Metadata::is_file) {
+                found.push(name.to_owned());
+            }
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Calls `each` with whatever stands below `directory`.
+    fn walk_all(&self, directory: &Path, prefix: &str, depth: usize, each: &mut Each) -> Result<()> {
         if depth == 0 {
             return Err(Error::invalid(format!(
                 "{} lies deeper than any object of a store: does a symbolic link lead back to where it stands?",
@@ -190,17 +205,17 @@ impl Local {
         for (child, metadata) in self.children(directory)? {
             let path = directory.join(&child);
             let name = if prefix.is_empty() { child } else { format!("{prefix}/{child}") };
-            if metadata.is_dir() {
+            each(&name, &path, metadata.as_ref())?;
+            if metadata.is_some_and(|metadata| metadata.is_dir()) {
                 self.walk_all(&path, &name, depth - 1, each)?;
-            } else if metadata.is_file() {
-                each(Object { name, bytes: metadata.len(), modified_ms: modified_ms(&metadata, &path)? }, &path)?;
             }
         }
         Ok(())
     }
 
-    /// What a directory holds, in no order. What vanishes meanwhile, and names that no object has, are left out.
-    pub fn children(&self, directory: &Path) -> Result<Vec<(String, Metadata)>> {
+    /// What a directory holds, in no order; without metadata where a link leads nowhere. What vanishes meanwhile, and names
+    /// that no object has, are left out.
+    pub fn children(&self, directory: &Path) -> Result<Vec<(String, Option<Metadata>)>> {
         let failed = |error| failure("list the directory", directory, error);
         let entries = match fs::read_dir(directory) {
             Ok(entries) => entries,
@@ -212,8 +227,12 @@ impl Local {
             let entry = entry.map_err(failed)?;
             let Ok(name) = entry.file_name().into_string() else { continue };
             match fs::metadata(entry.path()) {
-                Ok(metadata) => found.push((name, metadata)),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Ok(metadata) => found.push((name, Some(metadata))),
+                Err(error) if leads_nowhere(&error) => {
+                    if fs::symlink_metadata(entry.path()).is_ok() {
+                        found.push((name, None));
+                    }
+                }
                 Err(error) => return Err(failure("look at", &entry.path(), error)),
             }
         }
@@ -221,7 +240,8 @@ impl Local {
     }
 
     pub fn delete(&self, path: &Path) -> Result<()> {
-        match fs::remove_file(path) {
+        let removed = clear_directory(path).and_then(|()| fs::remove_file(path));
+        match removed {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(failure("remove", path, error)),
             _ => Ok(()),
         }
@@ -230,8 +250,10 @@ impl Local {
     pub fn sweep(&self, age: Duration) -> Result<u64> {
         let latest = self.now_ms()?.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
         let mut swept = 0;
-        self.walk_all(&self.root, "", MAX_DEPTH, &mut |object, path| {
-            if is_temporary(path) && object.modified_ms <= latest {
+        self.walk_all(&self.root, "", MAX_DEPTH, &mut |name, path, metadata| {
+            if let Some(metadata) = metadata.filter(|metadata| metadata.is_file() && is_temporary(path))
+                && object(name, path, metadata)?.modified_ms <= latest
+            {
                 self.delete(path)?;
                 swept += 1;
             }
@@ -259,7 +281,9 @@ fn open(path: &Path) -> Result<Option<(File, u64)>> {
     options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     let file = match options.open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if leads_nowhere(&error) => return Ok(None),
+        // What a socket answers.
+        Err(error) if is_no_object(path) => return Err(no_file(path).caused_by(error)),
         Err(error) => return Err(failure("open", path, error)),
     };
     let metadata = file.metadata().map_err(|e| failure("look at", path, e))?;
@@ -267,7 +291,32 @@ fn open(path: &Path) -> Result<Option<(File, u64)>> {
 }
 
 fn no_file(path: &Path) -> Error {
-    Error::corrupt(format!("{} is not a file; expected an object of a store: move it away", path.display()))
+    Error::corrupt(format!("{} is not a file; expected an object of a store", path.display()))
+}
+
+/// Nothing is there, or a link to nothing, or round in circles.
+fn leads_nowhere(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound || Errno::from_io_error(error) == Some(Errno::LOOP)
+}
+
+/// Whether what stands there can be no object: a directory, a pipe, a link that leads nowhere.
+fn is_no_object(path: &Path) -> bool {
+    match fs::metadata(path) {
+        Ok(metadata) => !metadata.is_file(),
+        Err(error) => leads_nowhere(&error) && fs::symlink_metadata(path).is_ok(),
+    }
+}
+
+/// Frees a name from a directory, over which nothing can be renamed. One that holds something is kept beside it.
+fn clear_directory(path: &Path) -> io::Result<()> {
+    if !fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir()) || fs::remove_dir(path).is_ok() {
+        return Ok(());
+    }
+    fs::rename(path, aside(path))
+}
+
+fn object(name: &str, path: &Path, metadata: &Metadata) -> Result<Object> {
+    Ok(Object { name: name.to_owned(), bytes: metadata.len(), modified_ms: modified_ms(metadata, path)? })
 }
 
 fn sync_directory(directory: &Path) -> io::Result<()> {

@@ -109,16 +109,26 @@ impl Storage {
         self.children(prefix, |metadata| metadata.is_file())
     }
 
+    /// Names below `prefix` at which something other than a file stands, recursively, sorted: directories, pipes, links
+    /// that lead nowhere. None of them is an object; whatever is published there takes their place.
+    pub fn list_no_files(&self, prefix: &str) -> Result<Vec<String>> {
+        let mut names = self.local.no_files(&self.directory(prefix)?, prefix)?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
     fn children(&self, prefix: &str, keep: fn(&std::fs::Metadata) -> bool) -> Result<Vec<String>> {
         let children = self.local.children(&self.directory(prefix)?)?;
-        let kept =
-            children.into_iter().filter(|(name, metadata)| keep(metadata) && !name.starts_with(temporary::PREFIX));
+        let kept = children
+            .into_iter()
+            .filter(|(name, metadata)| metadata.as_ref().is_some_and(keep) && !name.starts_with(temporary::PREFIX));
         let mut names: Vec<String> = kept.map(|(name, _)| name).collect();
         names.sort_unstable();
         Ok(names)
     }
 
-    /// Removes an object; one that isn't there is no error. Not synced: what a power cut brings back is found again.
+    /// Removes an object, or what stands in its place; one that isn't there is no error. A directory that holds something
+    /// is moved aside. Not synced: what a power cut brings back is found again.
     pub fn delete(&self, name: &str) -> Result<()> {
         self.local.delete(&self.path(name)?)
     }

@@ -172,8 +172,17 @@ fn parent(path: &Path) -> io::Result<&Path> {
 
 /// Random, so that processes on several machines don't meet; the process id is for people.
 fn fresh_name(directory: &Path) -> PathBuf {
-    let random = RandomState::new().hash_one(());
-    directory.join(format!("{PREFIX}{}-{random:016x}", std::process::id()))
+    directory.join(format!("{PREFIX}{}", unique()))
+}
+
+/// Where what stood in an object's place is kept: beside it, under a name that is no object's.
+pub(super) fn aside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{name}.aside-{}", unique()))
+}
+
+fn unique() -> String {
+    format!("{}-{:016x}", std::process::id(), RandomState::new().hash_one(()))
 }
 
 /// `None` where the file system has no unnamed files.

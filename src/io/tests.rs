@@ -162,11 +162,7 @@ fn what_is_no_file_is_named_and_never_waited_for() {
     let mut odd = vec!["v1/directory"];
     odd.extend(pipe.is_ok_and(|s| s.success()).then_some("v1/pipe"));
     for name in odd {
-        for error in [
-            storage.get(name, 9).unwrap_err(),
-            storage.map(name, 9).unwrap_err(),
-            storage.put(b"x", name, false).unwrap_err(),
-        ] {
+        for error in [storage.get(name, 9).unwrap_err(), storage.map(name, 9).unwrap_err()] {
             assert_eq!(error.kind(), Kind::Corrupt);
             assert!(error.message().contains(&format!("{name} is not a file")), "{error}");
         }
@@ -180,6 +176,33 @@ fn what_is_no_file_is_named_and_never_waited_for() {
         assert!(error.message().contains("a file is in the place of a directory"), "{error}");
     }
     assert_eq!(names(&storage, "v1"), ["v1/file"]);
+}
+
+#[test]
+fn what_is_no_object_makes_way_for_one_and_is_kept_where_it_holds_something() {
+    for means in MEANS {
+        let (_keep, storage) = with(means);
+        let root = storage.local_path().unwrap().to_owned();
+        fs::create_dir_all(root.join("v1/full")).unwrap();
+        fs::write(root.join("v1/full/mine"), b"mine").unwrap();
+        fs::create_dir(root.join("v1/empty")).unwrap();
+        symlink("nowhere", root.join("v1/nowhere")).unwrap();
+        symlink("circle", root.join("v1/circle")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, root.join("v1/pipe"), 0o644.into()).unwrap();
+        let odd = ["v1/circle", "v1/empty", "v1/full", "v1/nowhere", "v1/pipe"];
+        assert_eq!(storage.list_no_files("v1").unwrap(), odd);
+        assert_eq!(names(&storage, ""), ["v1/full/mine"]);
+        for name in odd {
+            assert_eq!(storage.put(b"object", name, false).unwrap(), Put::Created, "{means:?} {name}");
+            assert_eq!(storage.get(name, 100).unwrap().unwrap(), b"object");
+            assert_eq!(storage.put(b"object", name, false).unwrap(), Put::Exists { bytes: 6 });
+        }
+        let aside = storage.list_no_files("v1").unwrap();
+        assert!(aside.len() == 1 && aside[0].starts_with("v1/full.aside-"), "{aside:?}");
+        assert_eq!(storage.get(&format!("{}/mine", aside[0]), 100).unwrap().unwrap(), b"mine");
+        storage.delete(&aside[0]).unwrap();
+        assert_eq!(fs::read(root.join(&storage.list_no_files("v1").unwrap()[0]).join("mine")).unwrap(), b"mine");
+    }
 }
 
 #[test]

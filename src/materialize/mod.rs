@@ -10,8 +10,10 @@ pub mod plan;
 pub mod run;
 mod sink;
 
+use crate::engine::dataset::Split;
 use crate::format::encoding::Encoding;
 use crate::id::RecipeKey;
+use std::fmt;
 use std::time::Duration;
 
 /// A stage to store, in one encoding.
@@ -19,8 +21,27 @@ use std::time::Duration;
 pub struct Target {
     /// The stage's name, for people.
     pub stage: String,
+    /// Of which split alone, where splits don't share the stage.
+    pub split: Option<String>,
     pub recipe: RecipeKey,
     pub encoding: Encoding,
+}
+
+impl Target {
+    /// A stage of a split, by its index.
+    pub fn new(split: &Split, index: usize, encoding: Encoding) -> Target {
+        let stage = &split.chain.stages[index];
+        let own = if stage.own { split.name.clone() } else { None };
+        Target { stage: stage.name.clone(), split: own, recipe: stage.recipe, encoding }
+    }
+}
+
+/// `resize (arrow-none)`, or `crop [val] (arrow-none)` of one split alone.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let split = self.split.as_deref().map_or(String::new(), |split| format!(" [{split}]"));
+        write!(f, "{}{split} ({})", self.stage, self.encoding)
+    }
 }
 
 /// What happens, for progress bars and logs.

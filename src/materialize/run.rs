@@ -3,14 +3,12 @@
 
 use crate::engine::dataset::Dataset;
 use crate::engine::input::{self, Piece};
-use crate::engine::known::Known;
+use crate::engine::known::{Known, reports};
 use crate::engine::pool::Pool;
 use crate::engine::rows::Rows;
 use crate::engine::stored::StoredShard;
 use crate::engine::tree::Tree;
 use crate::error::{Error, Kind, Result};
-use crate::format::head::Report;
-use crate::format::name::Name;
 use crate::format::record::Record;
 use crate::id::RecipeKey;
 use crate::materialize::plan::{Job, Plan};
@@ -309,17 +307,7 @@ impl Run<'_> {
     fn report(&self, partition: usize, from: &Start, error: &Error) -> Result<()> {
         let Start::Stored { stage, record } = from else { return Ok(()) };
         let reason = error.chain();
-        // Which of the parts is bad is not known here: all are looked at again when the shard is next wanted.
-        for part in record.parts.iter().filter(|p| reason.contains(&p.blob.to_string())) {
-            let name =
-                Name::Shard { recipe: record.recipe, encoding: record.encoding, shard: record.shard }.to_string();
-            self.dataset.store.report(&Report {
-                version: crate::format::VERSION,
-                blob: part.blob,
-                record: name,
-                found: reason.clone(),
-            })?;
-        }
+        reports(record, error).iter().try_for_each(|report| self.dataset.store.report(report))?;
         (self.options.progress)(Event::Bad { stage: stage.name.clone(), partition, reason });
         Ok(())
     }

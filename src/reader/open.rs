@@ -2,16 +2,14 @@
 //! shard that proves bad is reported and left, and the next nearest stage serves instead.
 
 use crate::engine::dataset::Dataset;
-use crate::engine::known::Known;
+use crate::engine::known::{Known, reports};
 use crate::engine::rows::{Rows, group_rows};
 use crate::engine::stored::StoredShard;
 use crate::error::{Error, Kind, Result};
+use crate::format::ROW;
 use crate::format::encoding::{Codec, Container, Encoding};
-use crate::format::head::Report;
-use crate::format::name::Name;
 use crate::format::record::Record;
 use crate::format::shard::Recycler;
-use crate::format::{ROW, VERSION};
 use crate::id::Digest;
 use crate::plan::chain::Chain;
 use crate::plan::order::Row;
@@ -272,18 +270,18 @@ impl Open {
     /// Notes bad blobs for this reader, and in the store where it can be written.
     fn report(&self, record: &Record, stage: usize, error: &Error) {
         let reason = error.chain();
-        let named: Vec<_> = record.parts.iter().filter(|p| reason.contains(&p.blob.to_string())).collect();
-        let blamed = if named.is_empty() { record.parts.iter().collect() } else { named };
-        for part in blamed {
-            self.bad.lock().expect("no panics while locked").insert(part.blob);
-            let name = Name::Shard { recipe: record.recipe, encoding: record.encoding, shard: record.shard };
-            let report = Report { version: VERSION, blob: part.blob, record: name.to_string(), found: reason.clone() };
+        let mut way_out = "`forebay materialize` will heal it";
+        for report in reports(record, error) {
+            self.bad.lock().expect("no panics while locked").insert(report.blob);
             // A store that can't be written keeps no reports; this reader knows all the same.
-            let _ = self.dataset.store.report(&report);
+            if self.dataset.store.report(&report).is_err() {
+                way_out = "run `forebay verify --repair` and `forebay materialize` where the store can be written";
+            }
         }
         let stage = &self.chain.stages[stage].name;
-        self.warnings.lock().expect("no panics while locked").push(format!(
-            "a stored shard of stage {stage} is bad and was left ({reason}); `forebay materialize` will heal it"
-        ));
+        self.warnings
+            .lock()
+            .expect("no panics while locked")
+            .push(format!("a stored shard of stage {stage} is bad and was left ({reason}); {way_out}"));
     }
 }

@@ -129,8 +129,11 @@ pub(super) fn open_plain(path: &Path, key: &str) -> Result<Opened> {
     Ok(Opened { file, validator: Validator::of(&metadata), key: key.to_owned() })
 }
 
+/// What helps, whichever command met it.
+pub(super) const LIST_AGAIN: &str = "`forebay snapshot` and `forebay materialize`, run anew, list it as it is now";
+
 pub(super) fn changed(key: &str) -> Error {
-    Error::conflict(format!("{key} changed since it was listed: run `forebay snapshot`"))
+    Error::conflict(format!("{key} changed since it was listed: {LIST_AGAIN}"))
 }
 
 impl Root {
@@ -167,7 +170,7 @@ impl Root {
     /// Opens a listed file; one that is gone is a `Conflict`.
     pub fn open(&self, key: &str) -> Result<Opened> {
         self.open_if_there(key)?
-            .ok_or_else(|| Error::conflict(format!("{key} is gone since it was listed: run `forebay snapshot`")))
+            .ok_or_else(|| Error::conflict(format!("{key} is gone since it was listed: {LIST_AGAIN}")))
     }
 
     pub fn open_if_there(&self, key: &str) -> Result<Option<Opened>> {

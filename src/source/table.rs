@@ -8,7 +8,7 @@ use crate::id::Digest;
 use crate::source::batch::{Values, assemble, chosen, own, schema_of};
 use crate::source::files::{Kind, take};
 use crate::source::pattern::local;
-use crate::source::root::{Root, changed};
+use crate::source::root::{LIST_AGAIN, Root, changed};
 use crate::source::row::{row_identity, text};
 use crate::source::validator::Validator;
 use crate::source::walk::Found;
@@ -215,7 +215,7 @@ impl Table {
     }
 
     pub fn read_entries(&self, schema: &SchemaRef, entries: &Entries, which: &[usize]) -> Result<RecordBatch> {
-        let no_rows = || Error::invalid("the snapshot carries no rows for this table: run `forebay snapshot`");
+        let no_rows = || Error::invalid(format!("the snapshot carries no rows for this table: {LIST_AGAIN}"));
         let carried = entries.carried.as_ref().ok_or_else(no_rows)?;
         let bytes: u64 =
             which.iter().filter_map(|&i| entries.entries.get(i)).map(|e| e.bytes).fold(0, u64::saturating_add);

@@ -1,5 +1,6 @@
 //! Blobs (parts of shards, and tables) and the reports that a blob is bad.
 
+use super::heads::sound;
 use super::{Placed, Store};
 use crate::error::{Error, Kind, Result};
 use crate::format::encoding::Container;
@@ -29,7 +30,7 @@ impl Store {
             )));
         }
         let reported = self.reported(part.blob)?;
-        let bad = reported || self.storage.bytes(&object)?.is_some_and(|bytes| bytes != part.bytes);
+        let bad = reported || sound(self.storage.bytes(&object))?.flatten().is_some_and(|bytes| bytes != part.bytes);
         match self.storage.publish(spool, &object, bad)? {
             Put::Exists { bytes } if bytes != part.bytes => {
                 return Err(Error::conflict(format!(
@@ -58,11 +59,8 @@ impl Store {
 
     /// Whether a part's blob is there with its length and not reported bad.
     pub(super) fn part_is_sound(&self, part: &Part, container: Container) -> Result<bool> {
-        match self.storage.bytes(&part_name(part, container)) {
-            Ok(bytes) => Ok(bytes == Some(part.bytes) && !self.reported(part.blob)?),
-            Err(error) if error.kind() == Kind::Corrupt => Ok(false),
-            Err(error) => Err(error),
-        }
+        let bytes = sound(self.storage.bytes(&part_name(part, container)))?.flatten();
+        Ok(bytes == Some(part.bytes) && !self.reported(part.blob)?)
     }
 
     /// Publishes a table's bytes. Tables are small enough to be read again: one that is there under the same name with
@@ -82,19 +80,13 @@ impl Store {
         let bytes = self.storage.map(&object, table.bytes)?;
         let found = Digest::of(&bytes);
         if found != table.blob {
-            return Err(Error::corrupt(format!(
-                "{object} is damaged: its bytes have the digest {found}; run `forebay verify --repair`"
-            )));
+            return Err(Error::corrupt(format!("its bytes have the digest {found}")));
         }
         Ok(bytes)
     }
 
     pub(super) fn table_is_sound(&self, table: &TableRef) -> Result<bool> {
-        match self.table(table) {
-            Ok(_) => Ok(true),
-            Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) => Ok(false),
-            Err(error) => Err(error),
-        }
+        Ok(sound(self.table(table))?.is_some())
     }
 
     /// Says that a blob is bad, so that the next writer replaces it.
@@ -132,7 +124,10 @@ impl Store {
     }
 
     fn reported(&self, blob: Digest) -> Result<bool> {
-        Ok(self.storage.bytes(&Name::Report { blob }.to_string())?.is_some())
+        match self.storage.bytes(&Name::Report { blob }.to_string()) {
+            Err(error) if error.kind() == Kind::Corrupt => Ok(true),
+            bytes => Ok(bytes?.is_some()),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Heads: recipes, pipelines and snapshots, and the orders and manifests of snapshots. A table is published before the
 //! head that refers to it.
 
-use super::{Placed, Store, shard_row};
+use super::{Placed, Store, shard_row, unusable};
 use crate::error::{Error, Kind, Result};
 use crate::format::VERSION;
 use crate::format::document::Document;
@@ -11,7 +11,6 @@ use crate::format::name::{self, Name, PipelineName};
 use crate::format::table::{self, Entries, OrderRow, ShardRow};
 use crate::id::{Digest, OrderId, RecipeKey, SnapshotId};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 impl Placed for RecipeHead {
     fn is_at(&self, name: &Name, _bytes: &[u8]) -> bool {
@@ -67,16 +66,22 @@ impl Store {
     pub fn put_pipeline(&self, head: &PipelineHead) -> Result<()> {
         let pipeline: PipelineName = head.name.parse()?;
         let names = self.pipeline_names(&pipeline)?;
+        let id = Digest::of(&head.to_json());
+        let mut seq = next(names.first());
         match self.newest::<PipelineHead>(&names) {
             Ok(Some(newest)) if newest == *head => return Ok(()),
             Ok(_) => {}
-            // A later head takes the place of one that can't be read.
-            Err(error) if error.kind() == Kind::Corrupt => {}
+            // One that can't be read is replaced where its name says that it was this one, else a later one follows it.
+            Err(error) if error.kind() == Kind::Corrupt => {
+                if let Some(Name::Pipeline { seq: damaged, id: named, .. }) = names.first()
+                    && *named == id
+                {
+                    seq = Ok(*damaged);
+                }
+            }
             Err(error) => return Err(error),
         }
-        let id = Digest::of(&head.to_json());
-        let seq = next(names.first())?;
-        self.put(&Name::Pipeline { pipeline, seq, id }, head, |_| Ok(false)).map(drop)
+        self.put(&Name::Pipeline { pipeline, seq: seq?, id }, head, |_| Ok(false)).map(drop)
     }
 
     pub fn pipeline(&self, name: &str) -> Result<Option<PipelineHead>> {
@@ -90,37 +95,60 @@ impl Store {
     }
 
     /// Publishes the entries table, then a head with the next sequence number. If the current head says the same nothing is
-    /// written; if a head whose listing began later is there, a `Conflict`. `head.table` is set here.
+    /// written, and if it is of the same snapshot and bad it is replaced; if a head whose listing began later is there, a
+    /// `Conflict`. `head.table` is set here.
     pub fn put_snapshot(&self, mut head: SnapshotHead, entries: &Entries) -> Result<SnapshotHead> {
         let pipeline: PipelineName = head.pipeline.parse()?;
         let names = self.snapshot_names(&pipeline)?;
-        let mut newest = true;
-        for name in names.iter().take_while(|n| seq(n) == names.first().and_then(seq)) {
+        let mut seq = next(names.first());
+        for (index, name) in names.iter().take_while(|n| self::seq(n) == names.first().and_then(self::seq)).enumerate()
+        {
             let found = match self.read::<SnapshotHead>(name) {
-                Ok(Some(found)) => found,
                 Ok(None) => continue,
-                Err(error) if error.kind() == Kind::Corrupt => continue,
+                Ok(found) => found,
+                Err(error) if error.kind() == Kind::Corrupt => None,
                 Err(error) => return Err(error),
             };
-            // The same but for when it was listed. The id alone leaves out by which reader.
-            let same = SnapshotHead { listed_ms: found.listed_ms, table: found.table, ..head.clone() } == found;
-            if newest && same && self.table_is_sound(&found.table)? {
-                return Ok(found);
+            let same_id = matches!(name, Name::Snapshot { snapshot, .. } if *snapshot == head.snapshot);
+            let sound = match &found {
+                Some(found) if same_id => self.says_of_its_entries(found, &head)?,
+                found => found.is_some(),
+            };
+            match found {
+                // The same but for when it was listed. The id alone leaves out by which reader.
+                Some(found)
+                    if index == 0
+                        && sound
+                        && (SnapshotHead { listed_ms: found.listed_ms, table: found.table, ..head.clone() })
+                            == found =>
+                {
+                    return Ok(found);
+                }
+                _ if index == 0 && same_id && !sound => {
+                    seq = self::seq(name).ok_or_else(|| Error::internal("a head without a number"))
+                }
+                Some(found) if found.listed_ms > head.listed_ms && !found.is_of_the_future(self.storage.now_ms()?) => {
+                    return Err(Error::conflict(format!(
+                        "a snapshot of {pipeline} whose listing began later is there ({}, by {} ms): run this command again",
+                        found.snapshot.short(),
+                        found.listed_ms.abs_diff(head.listed_ms)
+                    )));
+                }
+                _ => {}
             }
-            if found.listed_ms > head.listed_ms {
-                return Err(Error::conflict(format!(
-                    "a snapshot of {pipeline} whose listing began later is there ({}, by {} ms): list again",
-                    found.snapshot.short(),
-                    found.listed_ms.abs_diff(head.listed_ms)
-                )));
-            }
-            newest = false;
         }
         head.table = self.put_table(entries.encode()?, entries.entries.len() as u64)?;
-        let seq = next(names.first())?;
         // Another writer of the same snapshot: its head says the same, listed at another time.
-        let name = Name::Snapshot { pipeline, seq, snapshot: head.snapshot };
-        self.put(&name, &head, |found| self.table_is_sound(&found.table))
+        let name = Name::Snapshot { pipeline, seq: seq?, snapshot: head.snapshot };
+        self.put(&name, &head, |found| self.says_of_its_entries(found, &head))
+    }
+
+    /// Whether a head of the same snapshot as `ours` says what follows from its entries, has its table, and was listed before now.
+    fn says_of_its_entries(&self, found: &SnapshotHead, ours: &SnapshotHead) -> Result<bool> {
+        let counts = |head: &SnapshotHead| (head.entries, head.partitions, head.rows, head.bytes);
+        Ok(counts(found) == counts(ours)
+            && self.table_is_sound(&found.table)?
+            && !(found.listed_ms > ours.listed_ms && found.is_of_the_future(self.storage.now_ms()?)))
     }
 
     /// Highest sequence number, then lowest id.
@@ -128,16 +156,30 @@ impl Store {
         self.newest(&self.snapshot_names(&pipeline.parse()?)?)
     }
 
-    /// All heads, newest first; a snapshot that became current again has several.
-    pub fn snapshots(&self, pipeline: &str) -> Result<Vec<SnapshotHead>> {
+    /// The newest head that can be read: what one who lists afresh, and so replaces the current one, goes by.
+    pub fn readable_snapshot(&self, pipeline: &str) -> Result<Option<SnapshotHead>> {
+        let unreadable = |head: &Result<SnapshotHead>| head.as_ref().is_err_and(|error| error.kind() == Kind::Corrupt);
+        self.snapshots(pipeline)?.map(|(_, head)| head).find(|head| !unreadable(head)).transpose()
+    }
+
+    /// All heads, newest first, each under its id and read when it is asked for, so that a damaged one is in nobody's way; a
+    /// snapshot that became current again has several.
+    pub fn snapshots(&self, pipeline: &str) -> Result<impl Iterator<Item = (SnapshotId, Result<SnapshotHead>)>> {
         let names = self.snapshot_names(&pipeline.parse()?)?;
-        names.iter().filter_map(|name| self.read(name).transpose()).collect()
+        Ok(names.into_iter().filter_map(|name| match name {
+            Name::Snapshot { snapshot, .. } => Some((snapshot, self.read(&name).transpose()?)),
+            _ => None,
+        }))
     }
 
     /// The table, verified; its rows must hash to the head's id (the caller checks with `plan::key::snapshot_id`).
     pub fn entries(&self, head: &SnapshotHead) -> Result<Entries> {
-        let entries = Entries::decode(&self.table(&head.table)?).map_err(|e| unreadable(e, head.table.blob))?;
-        count(entries.entries.len(), head.entries, head.table.blob)?;
+        self.entries_rows(head).map_err(|e| unusable(e, &Name::table(head.table.blob)))
+    }
+
+    pub(super) fn entries_rows(&self, head: &SnapshotHead) -> Result<Entries> {
+        let entries = Entries::decode(&self.table(&head.table)?)?;
+        count(entries.entries.len(), head.entries)?;
         Ok(entries)
     }
 
@@ -178,29 +220,33 @@ impl Store {
         let head =
             OrderHead { version: VERSION, recipe, snapshot, order, table, rows: sum(rows.iter().map(|row| row.rows)) };
         let name = Name::Order { recipe, snapshot };
-        self.put(&name, &head, |found| {
-            if !self.table_is_sound(&found.table)? {
-                return Ok(false);
-            }
-            if found.order != order {
-                return Err(Error::conflict(format!(
-                    "{name} is the order {} of {} rows, but now {} of {} rows was found for the same input: a step of this \
-                     stage gives other row counts from one run to the next, so it can't be deterministic; see `forebay check`",
-                    found.order.short(),
-                    found.rows,
-                    order.short(),
-                    head.rows
-                )));
-            }
-            Ok(true)
+        self.put(&name, &head, |found| match sound(self.order_rows(found))? {
+            None => Ok(false),
+            // Of the same rows: a head that says something else of them is untrue.
+            Some(same) if same == rows => Ok((found.order, found.rows) == (head.order, head.rows)),
+            Some(_) => Err(Error::conflict(format!(
+                "{name} is the order {} of {} rows, but now {} of {} rows was found for the same input: a step of this \
+                 stage gives other row counts from one run to the next, so it can't be deterministic; see `forebay check`",
+                found.order.short(),
+                found.rows,
+                order.short(),
+                head.rows
+            ))),
         })
     }
 
+    /// The head and its table, whose rows, with the snapshot's entries, must hash to the head's order (the caller checks with
+    /// `plan::key::order_id`).
     pub fn order(&self, recipe: RecipeKey, snapshot: SnapshotId) -> Result<Option<(OrderHead, Vec<OrderRow>)>> {
         let Some(head) = self.read::<OrderHead>(&Name::Order { recipe, snapshot })? else { return Ok(None) };
-        let rows = table::decode_order(&self.table(&head.table)?).map_err(|e| unreadable(e, head.table.blob))?;
-        count(rows.len(), head.table.rows, head.table.blob)?;
+        let rows = self.order_rows(&head).map_err(|e| unusable(e, &Name::table(head.table.blob)))?;
         Ok(Some((head, rows)))
+    }
+
+    pub(super) fn order_rows(&self, head: &OrderHead) -> Result<Vec<OrderRow>> {
+        let rows = table::decode_order(&self.table(&head.table)?)?;
+        count(rows.len(), head.table.rows)?;
+        Ok(rows)
     }
 
     /// Publishes the shard table and then the manifest. One that is there stays if its table is sound and it agrees with the
@@ -213,28 +259,16 @@ impl Store {
         rows: &[ShardRow],
     ) -> Result<ManifestHead> {
         let table = self.put_table(table::encode_shards(rows)?, rows.len() as u64)?;
-        let head = ManifestHead {
-            version: VERSION,
-            recipe,
-            encoding,
-            snapshot,
-            table,
-            rows: sum(rows.iter().map(|row| row.rows)),
-            bytes: sum(rows.iter().map(|row| row.bytes)),
-            failed_rows: sum(rows.iter().map(|row| row.failed_rows)),
-        };
+        let [sum_rows, bytes, failed_rows] = sums(rows);
+        let head =
+            ManifestHead { version: VERSION, recipe, encoding, snapshot, table, rows: sum_rows, bytes, failed_rows };
         self.put(&Name::Manifest { recipe, encoding, snapshot }, &head, |found| {
-            let found = match self.shard_rows(found) {
-                Ok(found) => found,
-                Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) => return Ok(false),
-                Err(error) => return Err(error),
-            };
-            let ours: BTreeMap<u32, &ShardRow> = rows.iter().map(|row| (row.partition, row)).collect();
-            if found.len() != rows.len() {
+            let Some(table) = sound(self.shard_rows(found))? else { return Ok(false) };
+            if table.len() != rows.len() || sums(&table) != [found.rows, found.bytes, found.failed_rows] {
                 return Ok(false);
             }
-            for row in &found {
-                if ours.get(&row.partition) != Some(&row) && !self.is_in_force(recipe, encoding, row)? {
+            for (theirs, ours) in table.iter().zip(rows) {
+                if theirs != ours && !self.is_in_force(recipe, encoding, theirs)? {
                     return Ok(false);
                 }
             }
@@ -250,7 +284,7 @@ impl Store {
     ) -> Result<Option<(ManifestHead, Vec<ShardRow>)>> {
         let name = Name::Manifest { recipe, encoding, snapshot };
         let Some(head) = self.read::<ManifestHead>(&name)? else { return Ok(None) };
-        let rows = self.shard_rows(&head)?;
+        let rows = self.shard_rows(&head).map_err(|e| unusable(e, &Name::table(head.table.blob)))?;
         Ok(Some((head, rows)))
     }
 
@@ -265,8 +299,8 @@ impl Store {
     }
 
     pub(super) fn shard_rows(&self, head: &ManifestHead) -> Result<Vec<ShardRow>> {
-        let rows = table::decode_shards(&self.table(&head.table)?).map_err(|e| unreadable(e, head.table.blob))?;
-        count(rows.len(), head.table.rows, head.table.blob)?;
+        let rows = table::decode_shards(&self.table(&head.table)?)?;
+        count(rows.len(), head.table.rows)?;
         Ok(rows)
     }
 
@@ -294,18 +328,29 @@ fn next(newest: Option<&Name>) -> Result<u32> {
     })
 }
 
+/// Rows, bytes and failed rows of a shard table.
+pub(super) fn sums(rows: &[ShardRow]) -> [u64; 3] {
+    [|row: &ShardRow| row.rows, |row: &ShardRow| row.bytes, |row: &ShardRow| row.failed_rows]
+        .map(|value| sum(rows.iter().map(value)))
+}
+
+/// What was read; `None` where it is damaged or gone.
+pub(super) fn sound<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::NotFound) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Saturating: a sum that no disk can hold comes from untrue rows, which the comparison with the records shows.
-fn sum(values: impl Iterator<Item = u64>) -> u64 {
+pub(super) fn sum(values: impl Iterator<Item = u64>) -> u64 {
     values.fold(0, u64::saturating_add)
 }
 
-fn unreadable(error: Error, table: Digest) -> Error {
-    error.during(format!("cannot use the table {}", Name::table(table)))
-}
-
-fn count(found: usize, expected: u64, table: Digest) -> Result<()> {
+fn count(found: usize, expected: u64) -> Result<()> {
     if found as u64 == expected {
         return Ok(());
     }
-    Err(Error::corrupt(format!("{} has {found} rows; its head expects {expected}", Name::table(table))))
+    Err(Error::corrupt(format!("the table has {found} rows; its head expects {expected}")))
 }

@@ -70,14 +70,15 @@ impl Store {
 
     /// The document of this name, checked and proved to belong there; `None` where there is none.
     fn read<T: Placed>(&self, name: &Name) -> Result<Option<T>> {
-        let object = name.to_string();
-        let Some(bytes) = self.storage.get(&object, T::MAX_BYTES)? else { return Ok(None) };
-        let document = T::from_json(&bytes).map_err(|e| e.during(format!("cannot use {object}")))?;
+        self.document(name).map_err(|e| unusable(e, name))
+    }
+
+    /// As `read`, with the bare reason for an error.
+    fn document<T: Placed>(&self, name: &Name) -> Result<Option<T>> {
+        let Some(bytes) = self.storage.get(&name.to_string(), T::MAX_BYTES)? else { return Ok(None) };
+        let document = T::from_json(&bytes)?;
         if !document.is_at(name, &bytes) {
-            return Err(Error::corrupt(format!(
-                "cannot use {object}: expected the {} of that name, found one that belongs elsewhere; run `forebay verify --repair`",
-                T::WHAT
-            )));
+            return Err(Error::corrupt(format!("this {} belongs elsewhere", T::WHAT)));
         }
         Ok(Some(document))
     }
@@ -112,5 +113,16 @@ impl Store {
             return Ok(document.clone());
         }
         Err(Error::unavailable(format!("{object} comes and goes while it is being published: try again")))
+    }
+}
+
+/// Which object is to blame, and for one that is damaged or gone the way out.
+fn unusable(error: Error, name: &Name) -> Error {
+    match error.kind() {
+        Kind::Corrupt | Kind::NotFound => error.during(format!(
+            "cannot use {name}, which is damaged or gone (run `forebay verify --repair`, then `forebay materialize`)"
+        )),
+        Kind::Invalid => error.during(format!("cannot use {name}")),
+        _ => error,
     }
 }

@@ -16,7 +16,8 @@ impl Placed for Record {
 
 impl Store {
     /// Publishes a record once its blobs are there. Where another is there: adopted if it is sound (parses, same shard and recipe, every
-    /// blob there with its length, none reported), else replaced. Returns the record in force.
+    /// blob there with its length, none reported) and doesn't contradict this one, which was just computed; else replaced. Returns the
+    /// record in force.
     pub fn put_record(&self, record: &Record) -> Result<Record> {
         if !self.sound(record)? {
             return Err(Error::conflict(format!(
@@ -24,7 +25,7 @@ impl Store {
                 record_name(record)
             )));
         }
-        self.put(&record_name(record), record, |found| self.sound(found))
+        self.put(&record_name(record), record, |found| Ok(agree(found, record) && self.sound(found)?))
     }
 
     /// `None` where there is none; a bad one is `Corrupt`.
@@ -59,6 +60,12 @@ impl Store {
         let directories = self.storage.list_directories(&name::stage(recipe))?;
         Ok(directories.iter().filter_map(|d| d.parse().ok()).collect())
     }
+}
+
+/// Whether two records of one shard may both be true: equal keys mean equal rows, and of the same blobs there is one thing to say.
+fn agree(a: &Record, b: &Record) -> bool {
+    let blobs = |record: &Record| record.parts.iter().map(|part| part.blob).collect::<Vec<_>>();
+    (a.rows, a.failed_rows) == (b.rows, b.failed_rows) && (a.parts == b.parts || blobs(a) != blobs(b))
 }
 
 /// What a manifest says of a shard.

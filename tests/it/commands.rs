@@ -78,8 +78,16 @@ fn every_command_speaks_json() {
     let planned = json(at, &["materialize", FILE, "--stage", "resize", "--dry-run"]);
     has(&planned, &["dry_run", "snapshot", "stages"]);
     assert_eq!(planned["snapshot"], snapshot["snapshot"]);
-    let fields =
-        ["stage", "encoding", "recipe", "shards_to_compute", "shards_reused", "estimated_bytes", "estimated_seconds"];
+    let fields = [
+        "stage",
+        "split",
+        "encoding",
+        "recipe",
+        "shards_to_compute",
+        "shards_reused",
+        "estimated_bytes",
+        "estimated_seconds",
+    ];
     has(&planned["stages"][0], &fields);
 
     let stored = json(at, &["materialize", FILE, "--stage", "resize"]);
@@ -87,7 +95,7 @@ fn every_command_speaks_json() {
         &stored,
         &["error", "stages", "computed_shards", "computed_rows", "failed_rows", "failures", "errors", "seconds"],
     );
-    let fields = ["stage", "encoding", "recipe", "shards", "rows", "bytes", "failed_rows", "complete"];
+    let fields = ["stage", "split", "encoding", "recipe", "shards", "rows", "bytes", "failed_rows", "complete"];
     has(&stored["stages"][0], &fields);
     assert_eq!(stored["stages"][0]["recipe"], planned["stages"][0]["recipe"]);
 
@@ -126,6 +134,7 @@ fn every_command_speaks_json() {
         "bytes",
         "failed_rows",
         "columns",
+        "imports",
         "classes",
     ];
     has(&shown, &fields);
@@ -374,7 +383,7 @@ fn stores_that_are_empty_or_missing() {
     succeed(dataset.path(), &["snapshot", FILE]);
     assert!(succeed(dataset.path(), &["ls", FILE]).contains("nothing stored yet"));
     let (code, _, err) = run(dataset.path(), &["show", FILE]);
-    assert!(code == 1 && err.contains("no stage stored whole for the current snapshot"), "{err}");
+    assert!(code == 1 && err.contains("no stage is stored whole for the current snapshot"), "{err}");
     // --store wins over the file, and the variable over the default.
     succeed(dataset.path(), &["materialize", FILE, "--store", "other"]);
     assert!(succeed(dataset.path(), &["ls", "--store", "other"]).contains("index (arrow-none)"));

@@ -113,6 +113,7 @@ fn other_tools_read_what_files_lists_and_export_writes() {
                 "stage": stage,
                 "container": container,
                 "columns": shown["columns"],
+                "imports": shown["imports"],
                 "files": parse(of("files", &["--json"])),
                 "directory": at.join(directory),
                 "duckdb": duckdb,
@@ -150,6 +151,7 @@ fn tools_get_files_that_they_can_read() {
     let files = ["files", "pipeline.yaml", "--stage", "index"];
     let missing = refused(&[&files[..], &["--as", "duckdb"]].concat());
     assert!(missing.contains("stage \"index\" is not stored whole as parquet"), "{missing}");
+    assert!(missing.contains("run `forebay materialize` with --stage index --format parquet"), "{missing}");
     let never = refused(&[&files[..], &["--as", "duckdb", "--format", "arrow"]].concat());
     assert!(never.contains("DuckDB reads parquet only"), "{never}");
     materialize("parquet");

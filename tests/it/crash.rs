@@ -160,7 +160,10 @@ fn a_file_swapped_between_listing_and_reading_publishes_nothing_of_its_partition
         let [(partition, error)] = done.outcome.errors.as_slice() else { panic!("{:?}", done.outcome.errors) };
         assert_eq!((*partition, error.kind()), (hit, Kind::Conflict));
         let text = error.chain();
-        assert!(text.contains(key) && text.contains(word) && text.contains("run `forebay snapshot`"), "{text}");
+        assert!(
+            text.contains(key) && text.contains(word) && text.contains("`forebay materialize`, run anew"),
+            "{text}"
+        );
         assert!(done.manifests[0].is_none());
         let store = &project.dataset.store;
         let recipe = project.dataset.splits[0].chain.stages[2].recipe;

@@ -8,6 +8,7 @@ mod fixture;
 mod formats;
 mod fuzzing;
 mod golden;
+mod healing;
 mod image;
 mod newcomer;
 mod other_build;

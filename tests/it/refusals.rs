@@ -2,6 +2,7 @@
 //! advice that works.
 
 use crate::fixture::{Dataset, PHOTOS, forebay, succeed};
+use crate::store::full::Mount;
 use serde_json::Value;
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -117,4 +118,108 @@ fn a_share_is_a_number_from_0_to_1() {
         let (code, _, err) = run(dataset.path(), &["verify", FILE, &format!("--share={share}")]);
         assert!(code == 2 && err.contains("expected a number from 0 to 1"), "{share}: {code} {err}");
     }
+}
+
+#[test]
+fn names_that_are_not_there_are_answered_with_the_nearest() {
+    let dataset = Dataset::with_photos(PHOTOS, 8);
+    succeed(dataset.path(), &["materialize", FILE, "--stage", "all"]);
+    for (command, slip, meant) in [
+        (&["read", FILE, "--split", "val", "--stage"][..], "resise", "resize"),
+        (&["materialize", FILE, "--stage"], "resise", "resize"),
+        (&["explain", FILE, "--stage"], "resise", "resize"),
+        (&["show", FILE, "--stage"], "resise", "resize"),
+        (&["files", FILE, "--stage"], "resise", "resize"),
+        (&["export", FILE, "--to", "out", "--stage"], "resise", "resize"),
+        (&["read", FILE, "--split"], "vall", "val"),
+        (&["show", FILE, "--split"], "vall", "val"),
+        (&["files", FILE, "--stage", "center_crop", "--split"], "vall", "val"),
+        (&["ls", "--store", ".forebay", "--pipeline"], "photo", "photos"),
+        (&["read", FILE, "--split", "val", "--key"], "cats/0000.jpg", "cat/0000.jpg"),
+    ] {
+        let (code, out, err) = run(dataset.path(), &[command, &[slip]].concat());
+        assert_eq!((code, out.as_str()), (1, ""), "{command:?}: {err}");
+        assert!(err.contains(&format!("did you mean {meant:?}?")), "{command:?}: {err}");
+    }
+}
+
+#[test]
+fn all_stages_are_told_apart_and_none_is_an_error() {
+    let crops = PHOTOS.replace("image.random_crop: { size: [32, 32] }", "image.center_crop: { size: [24, 24] }");
+    let dataset = Dataset::with_photos(&crops, 8);
+    let out = succeed(dataset.path(), &["materialize", FILE, "--stage", "all", "--dry-run"]);
+    let stages: Vec<&str> = out.lines().map(|line| line.split(" (").next().unwrap()).collect();
+    assert_eq!(
+        stages,
+        ["decode", "resize", "index", "where [train]", "center_crop [train]", "where [val]", "center_crop [val]"]
+    );
+    let done: Value =
+        serde_json::from_str(&succeed(dataset.path(), &["materialize", FILE, "--stage", "all", "--json"])).unwrap();
+    let split = |name: &str| -> Vec<&Value> {
+        done["stages"].as_array().unwrap().iter().filter(|s| s["stage"] == name).map(|s| &s["split"]).collect()
+    };
+    assert_eq!(split("center_crop"), ["train", "val"]);
+    assert_eq!(split("resize"), [&Value::Null]);
+
+    std::fs::write(&dataset.file, "name: photos\nsource: { files: ./photos/**/*.jpg }\n").unwrap();
+    let (code, out, err) = run(dataset.path(), &["materialize", FILE, "--stage", "all", "--replace"]);
+    assert_eq!((code, out.as_str()), (1, ""), "{err}");
+    assert!(err.contains("--stage concatenated"), "{err}");
+}
+
+#[test]
+fn rows_that_failed_in_an_earlier_run_are_said_to_be_why_a_stage_is_not_whole() {
+    let dataset = with_a_bad_image(&format!("{PHOTOS}on_error: keep\nmax_errors: 50%\n"));
+    succeed(dataset.path(), &["materialize", FILE, "--stage", "resize"]);
+    std::fs::write(&dataset.file, PHOTOS).unwrap();
+    let (code, _, err) = run(dataset.path(), &["materialize", FILE, "--stage", "resize"]);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("resize (arrow-none): 1 of 17 failed when they were stored, with `on_error: keep`"), "{err}");
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_an_error_and_no_sudden_end() {
+    let dataset = Dataset::with_photos(PHOTOS, 24);
+    let command = format!("ulimit -f 20; exec {} materialize {FILE} --stage decode", env!("CARGO_BIN_EXE_forebay"));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &command]).current_dir(dataset.path()).env("FOREBAY_CACHE", dataset.path().join("cache"));
+    let output = shell.output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{err}");
+    assert!(err.contains("raise the limit (ulimit -f)"), "{err}");
+    assert!(!dataset.files().keys().any(|name| name.contains(".tmp-") || name.contains("/manifests/")));
+    assert!(succeed(dataset.path(), &["verify", FILE]).contains("all good"));
+    succeed(dataset.path(), &["materialize", FILE, "--stage", "decode"]);
+}
+
+#[test]
+fn a_damaged_store_that_cannot_be_written_is_read_and_said_to_need_a_repair() {
+    let Some(mount) = Mount::new("size=8m") else { return };
+    let dataset = Dataset::with_photos(PHOTOS, 16);
+    let store = mount.path().join("store");
+    let at = |arguments: &[&str]| run(dataset.path(), &[arguments, &["--store", store.to_str().unwrap()]].concat());
+    let read = ["read", FILE, "--split", "train", "--limit", "100", "--json"];
+    assert_eq!(at(&["materialize", FILE, "--stage", "resize"]).0, 0);
+    let sound = at(&read).1;
+    let blob = PathBuf::from(at(&["files", FILE]).1.lines().next().unwrap());
+    let mut bytes = std::fs::read(&blob).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&blob, bytes).unwrap();
+    mount.remount("ro");
+    let (code, out, err) = at(&read);
+    assert_eq!((code, out), (0, sound.clone()), "{err}");
+    assert!(
+        err.contains("run `forebay verify --repair` and `forebay materialize` where the store can be written"),
+        "{err}"
+    );
+    assert_eq!(at(&["verify", FILE]).0, 4);
+    let (code, _, err) = at(&["verify", FILE, "--repair"]);
+    assert!(code == 1 && err.contains("mounted read-only"), "{code} {err}");
+    mount.remount("rw");
+    for arguments in [&["verify", FILE, "--repair"][..], &["materialize", FILE, "--stage", "resize"], &["verify", FILE]]
+    {
+        assert_eq!(at(arguments).0, 0, "{arguments:?}");
+    }
+    assert_eq!(at(&read).1, sound);
 }

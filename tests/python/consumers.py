@@ -45,14 +45,16 @@ def check_hints(case, files, expected, where):
             what = (case["stage"], case["container"], where, tool, line)
             found = []
             try:
+                names = {}
+                exec(case["imports"][tool], names)
                 for path in files:
-                    found += list(eval(line, {**NAMES, "path": path}))
+                    found += list(eval(line, {**names, "path": path}))
             except Exception as error:
                 raise AssertionError(what) from error
             check_column(found, expected[column["name"]], what)
             checked += 1
     tools = {tool for column in case["columns"] for tool in column["decode"]}
-    assert tools == {"pyarrow", "polars"} | ({"duckdb"} if case["container"] == "parquet" else set()), tools
+    assert tools == set(case["imports"]) == {"pyarrow", "polars"} | ({"duckdb"} if case["container"] == "parquet" else set()), tools
     return checked
 
 

@@ -133,11 +133,11 @@ fn impossible_chains_name_their_steps() {
 }
 
 #[test]
-fn an_unknown_stage_lists_the_nearest_first() {
+fn an_unknown_stage_is_answered_with_the_nearest() {
     let chain = chain([decode(), resize()]);
     assert_eq!(chain.stage("resize").unwrap(), 2);
     let error = chain.stage("rezise").unwrap_err();
-    assert_eq!(error.message(), "no stage is named \"rezise\"; the stages are resize, concatenated, decode");
+    assert_eq!(error.message(), "no stage \"rezise\"; did you mean \"resize\"?");
 }
 
 #[track_caller]

@@ -5,6 +5,7 @@
 //! Others may publish and delete meanwhile: what was listed and is gone is no finding, and what seems to be missing is
 //! looked for once more before it is one.
 
+mod head;
 mod part;
 
 use super::blobs::part_name;
@@ -12,12 +13,11 @@ use super::{Placed, Store, shard_row};
 use crate::error::{Error, Kind, Result};
 use crate::format::VERSION;
 use crate::format::encoding::{Container, Encoding};
-use crate::format::head::{ManifestHead, OrderHead, PipelineHead, RecipeHead, Report, SnapshotHead, TableRef};
+use crate::format::head::{Report, SnapshotHead};
 use crate::format::name::{self, Name};
 use crate::format::record::{Part, Record};
-use crate::format::table::{Entries, ShardRow};
+use crate::format::table::ShardRow;
 use crate::id::{Digest, RecipeKey, ShardKey, SnapshotId};
-use crate::plan::key::snapshot_id;
 use part::State;
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -81,8 +81,17 @@ struct Outcome {
     good: Vec<Digest>,
     /// A record in force.
     row: Option<(Shard, ShardRow)>,
+    /// A snapshot with its table.
+    snapshot: Option<SnapshotHead>,
     bytes_read: u64,
     parts_read: u64,
+}
+
+/// What later objects are compared with.
+#[derive(Default)]
+struct Seen {
+    rows: HashMap<Shard, ShardRow>,
+    snapshots: HashMap<SnapshotId, SnapshotHead>,
 }
 
 /// Errors: what prevents verifying, such as a directory that can't be listed. What is wrong with the store is a finding.
@@ -116,8 +125,8 @@ pub fn verify(store: &Store, options: &Options) -> Result<Verified> {
     (verified.heads, verified.records) = (heads.len() as u64, total);
 
     let mut good = HashSet::new();
-    let mut rows = HashMap::new();
-    let mut settle = |outcome: Outcome, rows: &mut HashMap<Shard, ShardRow>| {
+    let mut seen = Seen::default();
+    let mut settle = |outcome: Outcome, seen: &mut Seen| {
         for blob in &outcome.refers_to {
             orphans.remove(blob);
         }
@@ -125,19 +134,25 @@ pub fn verify(store: &Store, options: &Options) -> Result<Verified> {
         verified.bytes_read += outcome.bytes_read;
         verified.parts_read += outcome.parts_read;
         good.extend(outcome.good);
-        rows.extend(outcome.row);
+        seen.rows.extend(outcome.row);
+        seen.snapshots.extend(outcome.snapshot.map(|head| (head.snapshot, head)));
     };
-    examined.into_iter().for_each(|outcome| settle(outcome, &mut rows));
+    examined.into_iter().for_each(|outcome| settle(outcome, &mut seen));
+    // By name, so that snapshots come before the orders of their entries.
     for name in &heads {
-        let outcome = verifier.head(name, &rows)?;
-        settle(outcome, &mut rows);
+        let outcome = verifier.head(name, &seen)?;
+        settle(outcome, &mut seen);
     }
     verified.orphans = orphans.len() as u64;
     verified.orphan_bytes = orphans.values().sum();
     for blob in reports {
         verified.findings.extend(verifier.report(blob, good.contains(&blob))?);
     }
+    for name in store.storage.list_no_files(name::ROOT)?.iter().filter_map(|name| name.parse().ok()) {
+        verified.findings.extend(verifier.no_file(&name, &verified.findings)?);
+    }
     verified.findings.sort();
+    verified.findings.dedup();
     Ok(verified)
 }
 
@@ -154,7 +169,7 @@ impl Options<'_> {
 impl Verifier<'_> {
     /// A sound document, or why it isn't one. One that is gone since it was listed is neither.
     fn read<T: Placed>(&self, name: &Name, outcome: &mut Outcome) -> Result<Option<T>> {
-        let error = match self.store.read::<T>(name) {
+        let error = match self.store.document::<T>(name) {
             Ok(document) => return Ok(document),
             Err(error) => error,
         };
@@ -166,7 +181,7 @@ impl Verifier<'_> {
         };
         outcome.findings.push(Finding {
             object: name.to_string(),
-            expected: format!("a {} that belongs there", T::WHAT),
+            expected: format!("the {} of that name", T::WHAT),
             found: error.chain(),
             repaired,
         });
@@ -215,7 +230,7 @@ impl Verifier<'_> {
                 return Ok(true);
             }
             // The record may have been replaced or removed since it was read.
-            State::Missing | State::Spans(_) if self.store.read::<Record>(name)?.as_ref() != Some(record) => {
+            State::Missing | State::Spans(_) if self.store.document::<Record>(name)?.as_ref() != Some(record) => {
                 return Ok(true);
             }
             State::Missing => (name.to_string(), format!("its part {object}"), "no such blob".to_owned()),
@@ -245,125 +260,15 @@ impl Verifier<'_> {
         Ok(!(record_is_bad && repaired.is_some()))
     }
 
-    /// A head and its table; of a manifest also that its rows say what the records say.
-    fn head(&self, name: &Name, rows: &HashMap<Shard, ShardRow>) -> Result<Outcome> {
-        let mut outcome = Outcome::default();
-        match name {
-            Name::Recipe { .. } => drop(self.read::<RecipeHead>(name, &mut outcome)?),
-            Name::Pipeline { .. } => drop(self.read::<PipelineHead>(name, &mut outcome)?),
-            Name::Snapshot { .. } => {
-                if let Some(head) = self.read::<SnapshotHead>(name, &mut outcome)? {
-                    // Kept: the next `snapshot` publishes the table again.
-                    let entries = self.store.entries(&head);
-                    if let Some(entries) = self.table(name, &head.table, entries, false, &mut outcome)? {
-                        self.snapshot(name, head.snapshot, &entries, &mut outcome)?;
-                    }
-                }
-            }
-            Name::Order { recipe, snapshot } => {
-                if let Some(head) = self.read::<OrderHead>(name, &mut outcome)? {
-                    let order = self.store.order(*recipe, *snapshot);
-                    self.table(name, &head.table, order, true, &mut outcome)?;
-                }
-            }
-            Name::Manifest { recipe, encoding, .. } => {
-                if let Some(head) = self.read::<ManifestHead>(name, &mut outcome)? {
-                    let table = self.store.shard_rows(&head);
-                    if let Some(table) = self.table(name, &head.table, table, true, &mut outcome)? {
-                        self.manifest(name, (*recipe, *encoding), &head, &table, rows, &mut outcome)?;
-                    }
-                }
-            }
-            // Looked at elsewhere.
-            Name::Blob { .. } | Name::Shard { .. } | Name::Report { .. } => {}
+    /// Something that is no file where an object should be, unless it was found to be missing there.
+    fn no_file(&self, name: &Name, findings: &[Finding]) -> Result<Option<Finding>> {
+        let object = name.to_string();
+        if findings.iter().any(|finding| finding.object == object) {
+            return Ok(None);
         }
-        Ok(outcome)
-    }
-
-    /// What a head's table holds, or what is wrong with it.
-    fn table<T>(
-        &self,
-        name: &Name,
-        table: &TableRef,
-        read: Result<T>,
-        derived: bool,
-        outcome: &mut Outcome,
-    ) -> Result<Option<T>> {
-        outcome.refers_to.push((table.blob, Container::Parquet));
-        let error = match read {
-            Ok(found) => return Ok(Some(found)),
-            Err(error) => error,
-        };
-        let object = match error.kind() {
-            Kind::NotFound => name.to_string(),
-            Kind::Corrupt | Kind::Invalid => Name::table(table.blob).to_string(),
-            _ => return Err(error),
-        };
-        let expected = format!("a table of {} bytes and {} rows, named by {name}", table.bytes, table.rows);
-        let repaired = if derived && error.kind() != Kind::Invalid { self.remove(name)? } else { None };
-        outcome.findings.push(Finding { object, expected, found: error.chain(), repaired });
-        Ok(None)
-    }
-
-    /// A snapshot's id is the digest of its entries.
-    fn snapshot(&self, name: &Name, id: SnapshotId, entries: &Entries, outcome: &mut Outcome) -> Result<()> {
-        let found = snapshot_id(entries);
-        if found != id {
-            outcome.findings.push(Finding {
-                object: name.to_string(),
-                expected: format!("a table of entries whose id is {id}"),
-                found: format!("one whose id is {found}"),
-                repaired: self.remove(name)?,
-            });
-        }
-        Ok(())
-    }
-
-    fn manifest(
-        &self,
-        name: &Name,
-        (recipe, encoding): (RecipeKey, Encoding),
-        head: &ManifestHead,
-        table: &[ShardRow],
-        rows: &HashMap<Shard, ShardRow>,
-        outcome: &mut Outcome,
-    ) -> Result<()> {
-        let mut sums = [0u64; 3];
-        let mut stale = Vec::new();
-        for row in table {
-            for (sum, value) in sums.iter_mut().zip([row.rows, row.bytes, row.failed_rows]) {
-                *sum = sum.saturating_add(value);
-            }
-            let recorded = rows.get(&(recipe, encoding, row.shard)).cloned();
-            let matches = recorded.is_some_and(|found| ShardRow { partition: row.partition, ..found } == *row);
-            // Records published or removed since they were listed count as they are now.
-            let in_force = || match self.store.is_in_force(recipe, encoding, row) {
-                Err(error) if error.kind() == Kind::Invalid => Ok(true),
-                result => result,
-            };
-            if !matches && !in_force()? {
-                stale.push(row);
-            }
-        }
-        let (expected, found) = match stale.first() {
-            Some(first) => (
-                format!("of each of its {} shards a record that says the same", table.len()),
-                format!(
-                    "{} of them without, the first partition {}, {}",
-                    stale.len(),
-                    first.partition,
-                    Name::Shard { recipe, encoding, shard: first.shard }
-                ),
-            ),
-            None if sums != [head.rows, head.bytes, head.failed_rows] => (
-                format!("the sums of its table: {} rows, {} bytes, {} failed rows", sums[0], sums[1], sums[2]),
-                format!("{} rows, {} bytes, {} failed rows", head.rows, head.bytes, head.failed_rows),
-            ),
-            None => return Ok(()),
-        };
-        let repaired = self.remove(name)?;
-        outcome.findings.push(Finding { object: name.to_string(), expected, found, repaired });
-        Ok(())
+        let (expected, found) =
+            ("a file, or nothing".into(), "a directory, a pipe, or a link that leads nowhere".into());
+        Ok(Some(Finding { object, expected, found, repaired: self.remove(name)? }))
     }
 
     /// A report: of use until its blob is known to be good or gone.

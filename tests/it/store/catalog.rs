@@ -3,8 +3,9 @@
 use super::data::*;
 use forebay::error::Kind;
 use forebay::format::document::Document;
-use forebay::format::head::{PipelineHead, Report};
+use forebay::format::head::{PipelineHead, Report, SnapshotHead};
 use forebay::format::name::Name;
+use forebay::format::record::Record;
 use forebay::id::{Digest, SnapshotId};
 use forebay::store::Store;
 use std::fs;
@@ -25,7 +26,8 @@ fn what_is_published_is_read_back_and_published_again_writes_nothing() {
     assert_eq!(store.pipeline("photos").unwrap(), Some(pipeline_head("name: photos\n")));
     let head = store.current_snapshot("photos").unwrap().unwrap();
     assert_eq!((head.snapshot, head.entries), (snapshot(3), 3));
-    assert_eq!(store.snapshots("photos").unwrap(), std::slice::from_ref(&head));
+    let all: Vec<SnapshotHead> = store.snapshots("photos").unwrap().map(|(_, head)| head.unwrap()).collect();
+    assert_eq!(all, std::slice::from_ref(&head));
     assert_eq!(store.entries(&head).unwrap(), entries(3));
     assert_eq!(store.encodings(recipe()).unwrap(), [encoding()]);
     let mut shards: Vec<_> = records.iter().map(|r| r.shard).collect();
@@ -107,7 +109,7 @@ fn snapshots_are_numbered_and_the_current_one_is_the_same_for_all() {
     assert_eq!(put(1, 500).unwrap(), first, "whenever it was listed");
     put(2, 2000).unwrap();
     put(1, 3000).unwrap();
-    let seen: Vec<SnapshotId> = store.snapshots("photos").unwrap().iter().map(|h| h.snapshot).collect();
+    let seen: Vec<SnapshotId> = store.snapshots("photos").unwrap().map(|(id, _)| id).collect();
     assert_eq!(seen, [snapshot(1), snapshot(2), snapshot(1)]);
     assert_eq!(names().len(), 3);
 
@@ -146,6 +148,49 @@ fn snapshots_are_numbered_and_the_current_one_is_the_same_for_all() {
     assert!(error.message().contains(&newest), "{error}");
     put(8, 9600).unwrap();
     assert_eq!(current(), snapshot(8));
+}
+
+#[test]
+fn a_listing_from_the_future_is_in_nobodys_way() {
+    let (_keep, store) = fresh();
+    let put = |count, listed| store.put_snapshot(snapshot_head(count, listed), &entries(count));
+    let current = || store.current_snapshot("photos").unwrap().unwrap();
+    let now = store.storage().now_ms().unwrap();
+    let (minute, hour) = (60_000, 3_600_000);
+    put(1, now + minute).unwrap();
+    assert_eq!(put(2, now).unwrap_err().kind(), Kind::Conflict, "clocks that differ a little");
+    put(1, now + hour).unwrap();
+    assert_eq!(current().listed_ms, now + minute, "what is there says the same");
+
+    put(3, now + hour).unwrap();
+    put(2, now).unwrap();
+    assert_eq!((current().snapshot, current().listed_ms), (snapshot(2), now));
+    put(3, now + hour).unwrap();
+    put(3, now + 1).unwrap();
+    assert_eq!((current().snapshot, current().listed_ms), (snapshot(3), now + 1), "replaced");
+    let objects = store.storage().list("v1/pipelines/photos/snapshots").unwrap();
+    assert_eq!(objects.len(), 4);
+}
+
+#[test]
+fn a_record_that_contradicts_what_was_just_computed_is_replaced() {
+    let (keep, store) = fresh();
+    let computed = put_shard(&store, 0, 3000).unwrap();
+    let path = keep.path().join("store").join(record_name(0));
+    let changes: [fn(&mut Record); 3] = [
+        |record| record.failed_rows = 9,
+        |record| record.parts[0].chunks[0].columns[0].digest = Digest::of(b"others"),
+        |record| record.parts[1].footer.offset -= 1,
+    ];
+    for change in changes {
+        let mut untrue = computed.clone();
+        change(&mut untrue);
+        untrue.parts.iter_mut().for_each(|part| part.footer.bytes = part.bytes - part.footer.offset);
+        fs::write(&path, untrue.to_json()).unwrap();
+        assert_eq!(store.record(recipe(), encoding(), shard(0)).unwrap().unwrap(), untrue, "sound by itself");
+        assert_eq!(store.put_record(&computed).unwrap(), computed);
+        assert_eq!(store.record(recipe(), encoding(), shard(0)).unwrap().unwrap(), computed);
+    }
 }
 
 #[test]
@@ -188,7 +233,7 @@ fn a_head_under_anothers_name_is_not_believed() {
     let other = PipelineHead { name: "other".into(), ..head };
     store.storage().put(&other.to_json(), &place(2, Digest::of(&other.to_json())), false).unwrap();
     let error = store.pipeline("photos").unwrap_err();
-    assert!(error.message().contains("belongs elsewhere"), "{error}");
+    assert!(error.chain().contains("belongs elsewhere"), "{error}");
 }
 
 #[test]
@@ -289,15 +334,15 @@ fn a_reported_blob_or_one_of_another_length_is_replaced() {
 #[test]
 fn another_order_for_the_same_input_is_a_conflict() {
     let (keep, store) = fresh();
-    let put = |id, count| store.put_order(recipe(), snapshot(1), order_id(id), &order_rows(count));
-    let head = put(1, 3).unwrap();
-    assert_eq!(put(1, 3).unwrap(), head);
-    let error = put(2, 2).unwrap_err();
+    let put = |count| store.put_order(recipe(), snapshot(1), order_id(count), &order_rows(count));
+    let head = put(3).unwrap();
+    assert_eq!(put(3).unwrap(), head);
+    let error = put(2).unwrap_err();
     assert_eq!(error.kind(), Kind::Conflict);
     assert!(error.message().contains("can't be deterministic"), "{error}");
     // Unless nothing is left of the first.
     fs::remove_file(keep.path().join("store").join(Name::table(head.table.blob).to_string())).unwrap();
-    assert_eq!(put(2, 2).unwrap().order, order_id(2));
+    assert_eq!(put(2).unwrap().order, order_id(2));
 }
 
 #[test]

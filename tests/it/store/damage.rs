@@ -3,7 +3,7 @@
 use super::data::*;
 use forebay::error::Kind;
 use forebay::format::document::Document;
-use forebay::format::head::ManifestHead;
+use forebay::format::head::{ManifestHead, OrderHead, SnapshotHead};
 use forebay::format::name::Name;
 use forebay::format::record::Record;
 use forebay::id::Digest;
@@ -131,6 +131,7 @@ fn a_blob_that_is_missing_shorter_longer_or_another_is_found() {
     let finding = data.only_finding();
     assert_eq!(finding.object, name);
     assert!(finding.found.contains("is not a file"), "{finding:?}");
+    data.heal();
 }
 
 #[test]
@@ -253,6 +254,56 @@ fn a_manifest_must_add_up_and_agree_with_the_records() {
     assert_eq!(finding.object, name);
     assert_eq!(finding.found, format!("1 of them without, the first partition 0, {}", record_name(0)));
     data.heal();
+}
+
+#[test]
+fn where_record_and_manifest_contradict_each_other_neither_is_kept() {
+    let data = dataset();
+    let untrue = Record { failed_rows: 7, ..record(1, &blobs(1, LENGTH)) };
+    fs::write(data.path(&record_name(1)), untrue.to_json()).unwrap();
+    let findings = data.findings();
+    let objects: Vec<&str> = findings.iter().map(|finding| finding.object.as_str()).collect();
+    let manifest = Name::Manifest { recipe: recipe(), encoding: encoding(), snapshot: snapshot(COUNT) }.to_string();
+    assert_eq!(objects, [manifest, record_name(1)]);
+    let said = |failed: u64| format!("20 rows, {} bytes, {failed} failed rows", untrue.bytes);
+    assert_eq!(findings[1].expected, format!("what a manifest says of the same blobs: {}", said(1)));
+    assert_eq!(findings[1].found, said(7));
+    data.heal();
+}
+
+#[test]
+fn what_a_snapshot_or_order_says_follows_from_its_rows() {
+    let data = dataset();
+    let found = |name: &Name, bytes: Vec<u8>| {
+        fs::write(data.path(&name.to_string()), bytes).unwrap();
+        let finding = data.only_finding();
+        assert_eq!(finding.object, name.to_string());
+        data.heal();
+        finding.found
+    };
+    let head = data.store.current_snapshot("photos").unwrap().unwrap();
+    let name = Name::Snapshot { pipeline: "photos".parse().unwrap(), seq: 1, snapshot: head.snapshot };
+    let changed = |change: fn(&mut SnapshotHead)| {
+        let mut head = head.clone();
+        change(&mut head);
+        found(&name, head.to_json())
+    };
+    assert_eq!(changed(|head| head.partitions -= 1), "2 partitions, 3 rows, 300 bytes");
+    assert_eq!(changed(|head| head.rows += 1), "3 partitions, 4 rows, 300 bytes");
+    assert_eq!(changed(|head| head.bytes += 1), "3 partitions, 3 rows, 301 bytes");
+    assert_eq!(changed(|head| head.listed_ms = i64::MAX), format!("listed_ms: {}", i64::MAX));
+    assert!(changed(|head| head.table.bytes += 1).contains("bytes; expected"));
+
+    let (head, _) = data.store.order(recipe(), snapshot(COUNT)).unwrap().unwrap();
+    let name = Name::Order { recipe: recipe(), snapshot: snapshot(COUNT) };
+    let changed = |change: fn(&mut OrderHead)| {
+        let mut head = head.clone();
+        change(&mut head);
+        found(&name, head.to_json())
+    };
+    assert_eq!(changed(|head| head.rows += 1), "61 rows");
+    assert_eq!(changed(|head| head.order = order_id(9)), format!("the order {}", order_id(9)));
+    assert_eq!(changed(|head| head.table.rows += 1), "the table has 3 rows; its head expects 4");
 }
 
 #[test]

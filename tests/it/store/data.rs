@@ -12,7 +12,7 @@ use forebay::format::record::{Chunk, Part, Record, Span};
 use forebay::format::schema;
 use forebay::format::table::{Entries, OrderRow, ShardRow};
 use forebay::id::{Digest, OrderId, RecipeKey, ShardKey, SnapshotId};
-use forebay::plan::key::snapshot_id;
+use forebay::plan::key::{self, snapshot_id};
 use forebay::store::verify::{Options, Verified, verify};
 use forebay::store::{Store, shard_row};
 use serde_json::json;
@@ -160,8 +160,9 @@ pub fn pipeline_head(text: &str) -> PipelineHead {
     PipelineHead { version: 1, name: "photos".into(), text: text.into(), stages: vec![stage], classes: BTreeMap::new() }
 }
 
-pub fn order_id(number: u64) -> OrderId {
-    OrderId::from_bytes(id(number))
+/// The id of the order of `count` entries.
+pub fn order_id(count: u64) -> OrderId {
+    key::order_id(&entries(count).entries, &order_rows(count))
 }
 
 pub fn order_rows(count: u64) -> Vec<OrderRow> {

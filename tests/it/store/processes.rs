@@ -39,7 +39,7 @@ fn writer_with_too_many_files() {
         store.spool().map(drop).unwrap_err(),
         put_shard(&store, 5, LENGTH).unwrap_err(),
         store.record(recipe(), encoding(), shard(0)).unwrap_err(),
-        store.snapshots("photos").unwrap_err(),
+        store.snapshots("photos").map(drop).unwrap_err(),
     ] {
         assert_eq!(error.kind(), Kind::Unavailable, "{error:?}");
         assert!(error.chain().contains("raise its limit (ulimit -n)"), "{error:?}");

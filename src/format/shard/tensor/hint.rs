@@ -14,8 +14,18 @@ pub enum Consumer {
     DuckDb,
 }
 
-/// A Python expression for the column's values, given `path` and the imports `numpy as np`, `pyarrow as pa`,
-/// `pyarrow.parquet as pq`, `polars as pl`, `duckdb`. Tensors become a list of arrays of the right dtype and shape, `None`
+/// What the expressions of `decode_hint` need. `None`: the tool doesn't read the container.
+pub fn imports(container: Container, consumer: Consumer) -> Option<&'static str> {
+    match (container, consumer) {
+        (Container::Arrow, Consumer::PyArrow) => Some("import numpy as np, pyarrow as pa"),
+        (Container::Parquet, Consumer::PyArrow) => Some("import numpy as np, pyarrow.parquet as pq"),
+        (_, Consumer::Polars) => Some("import numpy as np, polars as pl"),
+        (Container::Parquet, Consumer::DuckDb) => Some("import duckdb, numpy as np"),
+        (Container::Arrow, Consumer::DuckDb) => None,
+    }
+}
+
+/// A Python expression for the column's values, given `path` and `imports`. Tensors become a list of arrays of the right dtype and shape, `None`
 /// where null; other columns a list of Python values. `None`: the tool doesn't read the container.
 pub fn decode_hint(field: &Field, container: Container, consumer: Consumer) -> Result<Option<String>> {
     let name = field.name();
