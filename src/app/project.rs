@@ -38,8 +38,7 @@ pub struct Project {
     pub source: Arc<Source>,
     /// The resolved schema of the source's batches.
     pub input: SchemaRef,
-    /// Things worth saying once, such as a classes file that was written.
-    pub notes: Vec<String>,
+    notes: Vec<String>,
     threads: usize,
 }
 
@@ -66,6 +65,11 @@ impl Project {
             notes,
             threads: surroundings.threads,
         })
+    }
+
+    /// Things worth saying once, such as a classes file that was written and what the last listing passed over.
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.iter().cloned().chain(self.source.notes()).collect()
     }
 
     /// Lists the source afresh and puts its entries into partitions; publishes nothing.

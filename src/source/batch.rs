@@ -1,6 +1,7 @@
 //! Builds the first record batches: `_key`, `_error`, then the source's columns, all nullable, within bounded size.
 
 use crate::error::{Error, Result};
+use crate::format::schema::words;
 use crate::format::shard::CHUNK_BYTES;
 use crate::format::{ERROR, KEY, ROW};
 use crate::spec::node::nearest;
@@ -18,6 +19,12 @@ pub(super) fn schema_of(columns: Vec<Field>) -> Result<SchemaRef> {
                 "the source has a column {name:?}, a name that Forebay keeps for itself; rename it"
             )));
         }
+        if levels(field.data_type()) > MOST_LEVELS {
+            return Err(Error::invalid(format!(
+                "column {name:?} is nested {} levels deep, and at most {MOST_LEVELS} can be stored; leave it out with `columns:`",
+                levels(field.data_type())
+            )));
+        }
         if columns[..index].iter().any(|other| other.name() == name) {
             return Err(Error::invalid(format!("the source has two columns {name:?}; rename one")));
         }
@@ -25,6 +32,23 @@ pub(super) fn schema_of(columns: Vec<Field>) -> Result<SchemaRef> {
     let mut fields = vec![Field::new(KEY, DataType::LargeUtf8, false), Field::new(ERROR, DataType::LargeUtf8, true)];
     fields.extend(columns.into_iter().map(|f| f.with_nullable(true)));
     Ok(Arc::new(Schema::new(fields)))
+}
+
+/// Most lists and structs within each other: deeper ones would make a schema that no reader accepts.
+pub(super) const MOST_LEVELS: usize = 32;
+
+fn levels(data_type: &DataType) -> usize {
+    let below = |field: &FieldRef| levels(field.data_type());
+    match data_type {
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => 1 + below(item),
+        DataType::Struct(fields) => 1 + fields.iter().map(below).max().unwrap_or(0),
+        _ => 0,
+    }
 }
 
 /// The source's own columns of such a schema.
@@ -171,7 +195,7 @@ pub(super) fn key_text(column: &ArrayRef, name: &str) -> Result<ArrayRef> {
     if !fits {
         return Err(Error::invalid(format!(
             "column {name:?} can't be a key: expected text, integers or booleans, found {}",
-            column.data_type()
+            words(column.data_type())
         )));
     }
     Ok(arrow::compute::cast(column, &DataType::LargeUtf8)?)

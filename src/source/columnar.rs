@@ -7,7 +7,7 @@ use crate::id::Digest;
 use crate::source::batch::{assemble, bounded, chosen, key_text, keys_from, own, position, schema_of};
 use crate::source::ipc::IpcFile;
 use crate::source::parquet::ParquetFile;
-use crate::source::root::{Opened, Root, digest_file, file_of};
+use crate::source::root::{Opened, Root, file_of};
 use crate::source::types;
 use crate::source::validator::Part;
 use crate::source::walk::Found;
@@ -115,12 +115,7 @@ impl Columnar {
         let reader = format!("columns 1 {}", self.parquet);
         let (scanned, hashed) = self.root.scan(&found, &reader, options, |opened, meter| {
             let container = Container::open(opened, self.parquet)?;
-            let digest = if stat {
-                Digest::from_bytes([0; 32])
-            } else {
-                let digest = digest_file(&opened.file, opened.validator.bytes, |n| meter.bytes(n));
-                digest.map_err(|e| Error::io(format!("cannot read {}", opened.key()), e))?
-            };
+            let digest = if stat { Digest::from_bytes([0; 32]) } else { opened.digest(|n| meter.bytes(n))? };
             let part = |(group, (rows, bytes)): (usize, (u64, u64))| Part {
                 name: String::new(),
                 start: group as u64,

@@ -10,7 +10,7 @@ use crate::source::pattern::local;
 use crate::source::root::{Root, changed};
 use crate::source::row::{self, row_identity};
 use crate::source::walk::Found;
-use crate::source::{ListOptions, Listing, lookup, summary};
+use crate::source::{ListOptions, Listing, lookup, summary, too_large};
 use crate::spec::pipeline::{Field, Missing};
 use crate::spec::template::Template;
 use arrow::array::{Array, ArrayRef, LargeStringArray, RecordBatch};
@@ -241,6 +241,11 @@ impl Files {
             let opened = self.root.open(&entry.key)?;
             if opened.validator.bytes != entry.bytes {
                 return Err(changed(&entry.key));
+            }
+            if let Some(reason) = too_large(entry.bytes) {
+                values.push(None);
+                *error = Some(reason);
+                continue;
             }
             values.push_with(|out| opened.read_all(out))?;
             let digest = || Digest::of(values.last());

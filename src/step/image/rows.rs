@@ -5,6 +5,7 @@ use super::pixels::{Depth, Image, Shape};
 use super::settings::Names;
 use crate::error::{Error, Result};
 use crate::format::canonical;
+use crate::format::schema::words;
 use crate::format::shard::tensor::{self, DType, Kind, View};
 use crate::format::{ERROR, KEY};
 use crate::step::random::Stream;
@@ -261,7 +262,7 @@ impl Takes {
     }
     const fn describe(self) -> &'static str {
         match self {
-            Takes::Encoded => "a column of encoded images (large_binary)",
+            Takes::Encoded => "a column of encoded images (bytes)",
             Takes::Images => "a column of images (uint8 or uint16 tensors of height, width and channels)",
         }
     }
@@ -286,7 +287,7 @@ fn describe(field: &Field) -> String {
     match tensor::kind(field) {
         Ok(Kind::Fixed { dtype, shape }) => format!("{} tensors of shape {shape:?}", dtype.name()),
         Ok(Kind::Variable { dtype, ndim, .. }) => format!("{} tensors of {ndim} dimensions", dtype.name()),
-        _ => field.data_type().to_string(),
+        _ => words(field.data_type()),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{Failures, element, find, finish, refuse_reserved};
 use crate::error::{Error, Result};
 use crate::format::canonical;
+use crate::format::schema::words;
 use crate::id::Digest;
 use crate::spec::node::nearest;
 use crate::step::registry::{Build, Definition};
@@ -111,7 +112,8 @@ fn build(request: &Build) -> Result<Arc<dyn Step>> {
             _ => Form::Number,
         },
         other => {
-            let message = format!("the column {:?} is of type {other}; expected texts or integers", params.column);
+            let message =
+                format!("the column {:?} is of type {}; expected texts or integers", params.column, words(other));
             return Err(column_span.error(message));
         }
     };

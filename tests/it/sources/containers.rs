@@ -277,7 +277,7 @@ fn files_that_differ_in_columns_are_named() {
     place.write("b.parquet", parquet(&other, 10));
     assert_says(&place.list_error(), &["b.parquet", "no column \"name\""]);
     let place = place.columns(&["id"]);
-    assert_says(&place.list_error(), &["b.parquet", "\"id\" is Utf8, expected Int64"]);
+    assert_says(&place.list_error(), &["b.parquet", "\"id\" is text, expected int64"]);
 }
 
 #[test]
