@@ -6,7 +6,7 @@ use crate::app::project::Project;
 use crate::app::values::type_name;
 use crate::engine::input;
 use crate::engine::rows::{Rows, batch_bytes};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::encoding::Encoding;
 use crate::materialize::Target;
 use crate::materialize::estimate::estimate;
@@ -174,8 +174,12 @@ fn rows_are_independent(
         return Ok(());
     }
     let Some(piece) = input::from_source(&project.source, snapshot, 0)?.next() else { return Ok(()) };
-    let rows = piece?.read()?;
-    let rows = rows.slice(0, rows.len().min(SAMPLE_ROWS));
+    let mut rows = piece?.read()?;
+    rows = rows.slice(0, rows.len().min(SAMPLE_ROWS));
+    while rows.len() > 1 && through(chain, &rows).is_err_and(|e| e.kind() == Kind::Invalid) {
+        // Too much for one batch: fewer at a time.
+        rows = rows.slice(0, rows.len() / 2);
+    }
     let count = rows.len() as u32;
     let reversed = rows.take(&UInt32Array::from_iter_values((0..count).rev()))?;
     let mut together = rows.clone();
@@ -219,6 +223,11 @@ fn rows_are_independent(
         ));
     }
     Ok(())
+}
+
+fn through(chain: &Chain, rows: &Rows) -> Result<Rows> {
+    let mut stages = chain.stages.iter().enumerate().skip(1);
+    stages.try_fold(rows.clone(), |rows, (index, stage)| rows.apply(stage, chain.context(index, 1, 1)))
 }
 
 /// Warns where a label is constant within partitions: shuffling mixes rows of few partitions at a time.

@@ -2,16 +2,18 @@
 
 use crate::app::{chains, classes, labels};
 use crate::engine::dataset::Dataset;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::head::{PipelineHead, RecipeHead, SnapshotHead, StageHead, TableRef};
 use crate::format::table::Entries;
 use crate::format::{VERSION, schema};
 use crate::id::Digest;
+use crate::io::read_small_text;
 use crate::plan::order::{DEFAULT_LANES, default_block};
 use crate::plan::partition::Layout;
 use crate::plan::snapshot::Snapshot;
 use crate::source::{ListOptions, Source};
 use crate::spec::pipeline::{EntryOrder, IdentityMode, Pipeline, SourceKind};
+use crate::spec::yaml::MAX_BYTES;
 use crate::step::table;
 use crate::store::Store;
 use arrow::datatypes::SchemaRef;
@@ -44,11 +46,7 @@ pub struct Project {
 
 impl Project {
     pub fn open(path: &Path, surroundings: &Surroundings) -> Result<Project> {
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            let hint = if e.kind() == std::io::ErrorKind::NotFound { "; `forebay init` writes one" } else { "" };
-            Error::io(format!("cannot read the pipeline file {}{hint}", path.display()), e)
-        })?;
-        let pipeline = Pipeline::read(&text, path, surroundings.variables)?;
+        let pipeline = read_pipeline(path, surroundings.variables)?;
         let base = base(path);
         let store = Store::open(&store_url(&pipeline, &base, surroundings.store.as_deref()))?;
         let source = open_source(&pipeline, &base, &store, surroundings)?;
@@ -143,6 +141,15 @@ impl Project {
         let (name, text) = (self.pipeline.name.clone(), self.pipeline.text.clone());
         Ok(PipelineHead { version: VERSION, name, text, stages, classes })
     }
+}
+
+/// Reads a pipeline file.
+pub fn read_pipeline(path: &Path, variables: &dyn Fn(&str) -> Option<String>) -> Result<Pipeline> {
+    let text = read_small_text(path, MAX_BYTES as u64).map_err(|e| {
+        let hint = if e.kind() == Kind::NotFound { "; `forebay init` writes one" } else { "" };
+        e.during(format!("cannot read the pipeline file {}{hint}", path.display()))
+    })?;
+    Pipeline::read(&text, path, variables)
 }
 
 /// Puts a file of names in place of `classes: auto`: the one beside the pipeline file, written from the source's labels

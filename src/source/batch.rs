@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::format::schema::words;
 use crate::format::shard::CHUNK_BYTES;
 use crate::format::{ERROR, KEY, ROW};
+use crate::io::utf8;
 use crate::spec::node::nearest;
 use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray, LargeStringArray, RecordBatch, RecordBatchOptions};
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
@@ -141,7 +142,7 @@ impl Values {
         if self.valid.last() != Some(&true) {
             return None;
         }
-        match text(&self.bytes[start..]) {
+        match utf8(&self.bytes[start..]) {
             Ok(text) => {
                 let mark = self.bytes.len() - start - text.len();
                 self.bytes.drain(start..start + mark);
@@ -175,18 +176,6 @@ impl Values {
         self.offsets.push(self.bytes.len() as i64);
         self.valid.push(valid);
     }
-}
-
-/// Bytes as text without a byte order mark, or why they are none.
-pub(super) fn text(bytes: &[u8]) -> Result<&str, String> {
-    let body = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    std::str::from_utf8(body).map_err(|e| {
-        let hint = match bytes {
-            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "it looks like UTF-16; convert it to UTF-8",
-            _ => "convert it to UTF-8",
-        };
-        format!("the text is not UTF-8 at byte {}; {hint}", e.valid_up_to() + bytes.len() - body.len())
-    })
 }
 
 /// A column as the text that keys are made of; null stays null.

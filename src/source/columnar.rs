@@ -63,7 +63,8 @@ impl Container {
             Container::Arrow(file) => Box::new(std::iter::once(file.read(key, group, roots))),
         })
     }
-    /// Where the named columns stand in the file, ascending as readers give them, and for each name its place among these.
+    /// Where the named columns stand in the file, ascending as readers give them, and for each name its place among these;
+    /// one that can't be read is an error.
     pub fn find(&self, names: &[&str], file: &str) -> Result<(Vec<usize>, Vec<usize>)> {
         let all: Vec<&str> = self.schema().fields().iter().map(|f| f.name().as_str()).collect();
         let at = |name: &&str| position(&all, name).map_err(|e| Error::invalid(format!("{file}: {e}")));
@@ -71,6 +72,9 @@ impl Container {
         let mut roots = places.clone();
         roots.sort_unstable();
         roots.dedup();
+        if let Container::Parquet(parquet) = self {
+            parquet.readable(file, &roots)?;
+        }
         let order = places.iter().map(|p| roots.partition_point(|r| r < p)).collect();
         Ok((roots, order))
     }

@@ -11,7 +11,8 @@ use crate::source::root::{Root, changed};
 use crate::source::row::{self, row_identity};
 use crate::source::walk::Found;
 use crate::source::{ListOptions, Listing, lookup, summary, too_large};
-use crate::spec::pipeline::{Field, Missing};
+use crate::spec::node::Span;
+use crate::spec::pipeline::{self, Field, Missing};
 use crate::spec::template::Template;
 use arrow::array::{Array, ArrayRef, LargeStringArray, RecordBatch};
 use arrow::datatypes::{self, DataType, Schema, SchemaRef};
@@ -76,17 +77,13 @@ pub(super) struct Files {
     pub root: Root,
     columns: Option<Vec<String>>,
     rules: Vec<(String, Rule)>,
+    /// Where the rules stand.
+    places: BTreeMap<String, Span>,
     missing: Missing,
 }
 
 impl Files {
-    pub fn new(
-        root: Root,
-        columns: Option<Vec<String>>,
-        fields: &BTreeMap<String, Field>,
-        missing: Missing,
-        base: &Path,
-    ) -> Result<Self> {
+    pub fn new(root: Root, spec: &pipeline::Source, base: &Path) -> Result<Self> {
         let rule = |(name, field): (&String, &Field)| {
             let rule = match field {
                 Field::Template(text) => Rule::Template(Template::of_key(text).map_err(Error::invalid)?),
@@ -102,8 +99,9 @@ impl Files {
             };
             Ok((name.clone(), rule))
         };
-        let rules = fields.iter().map(rule).collect::<Result<_>>()?;
-        Ok(Files { root, columns, rules, missing })
+        let rules = spec.fields.iter().map(rule).collect::<Result<_>>()?;
+        let (columns, places) = (spec.columns.clone(), spec.places.clone());
+        Ok(Files { root, columns, rules, places, missing: spec.missing })
     }
 
     /// The kind is that of the patterns' extensions where they have some, else of all files.
@@ -117,6 +115,12 @@ impl Files {
             Some(kind) if kind != Kind::Data => kind,
             _ => of(&mut self.root.paths()?.iter().map(|path| Kind::of(&path.to_string_lossy()))).unwrap_or(Kind::Data),
         };
+        if let Some(place) = self.places.get(kind.column()) {
+            return Err(place.error(format_args!(
+                "the files themselves are the column {:?}; expected another name",
+                kind.column()
+            )));
+        }
         let mut fields = vec![datatypes::Field::new(kind.column(), kind.data_type(), true)];
         fields.extend(self.rules.iter().map(|(name, _)| datatypes::Field::new(name, DataType::LargeUtf8, true)));
         let names: Vec<&str> = fields.iter().map(|f| f.name().as_str()).collect();
@@ -162,7 +166,10 @@ impl Files {
         let mut unmatched = Vec::new();
         for field in own(schema) {
             let Some(Rule::Join { table, on, matching, column }) = self.rule(field.name()) else { continue };
-            let values = lookup_table(table, on, column)?;
+            let values = lookup_table(table, on, column).map_err(|e| match self.places.get(field.name()) {
+                Some(place) => place.wrap("the table to join can't be read", e),
+                None => e,
+            })?;
             let mut joined = Vec::with_capacity(found.len());
             for (index, file) in found.iter().enumerate() {
                 let hit = matching.fill_from_key(&file.key).and_then(|wanted| values.get(&wanted));

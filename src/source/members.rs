@@ -1,7 +1,8 @@
 //! Columns made of the members of samples: which member is whose, what type a column has, and growing a batch.
 
 use crate::error::{Error, Result};
-use crate::source::batch::{Values, assemble, own, text};
+use crate::io::utf8;
+use crate::source::batch::{Values, assemble, own};
 use crate::source::files::Kind;
 use crate::source::json::{self, Shape};
 use crate::source::samples::Samples;
@@ -150,7 +151,7 @@ impl Common {
 }
 
 fn integer(bytes: &[u8]) -> Result<i64, String> {
-    let text = text(bytes)?.trim();
+    let text = utf8(bytes)?.trim();
     text.parse().map_err(|_| format!("expected an integer, found {:?}", text.chars().take(60).collect::<String>()))
 }
 

@@ -121,11 +121,11 @@ impl Source {
         let (columns, key) = (spec.columns.clone(), spec.key.clone());
         let reader = match spec.kind {
             SourceKind::Files => {
-                let files = files::Files::new(root, columns, &spec.fields, spec.missing, base).map_err(placed)?;
+                let files = files::Files::new(root, spec, base).map_err(placed)?;
                 Reader::Files(Arc::new(files))
             }
             SourceKind::Table => {
-                let table = table::Table::new(root, columns, key, &spec.load, spec.missing).map_err(placed)?;
+                let table = table::Table::new(root, spec).map_err(placed)?;
                 Reader::Table(Arc::new(table))
             }
             SourceKind::Tar => Reader::WebDataset(Arc::new(webdataset::WebDataset::new(root, columns))),

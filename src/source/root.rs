@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Identity};
 use crate::id::Digest;
+use crate::io::open_regular;
 use crate::source::ListOptions;
 use crate::source::compression;
 use crate::source::pattern::Patterns;
@@ -132,7 +133,7 @@ impl Opened {
 
 /// Opens a file that is no part of the source, such as a table to join.
 pub(super) fn open_plain(path: &Path, key: &str) -> Result<Opened> {
-    let file = File::open(path).map_err(|e| Error::io(format!("cannot open {}", path.display()), e))?;
+    let file = open_regular(path)?;
     let metadata = file.metadata().map_err(|e| Error::io(format!("cannot look at {}", path.display()), e))?;
     Ok(Opened { file, validator: Validator::of(&metadata), key: key.to_owned() })
 }
@@ -169,8 +170,7 @@ impl Root {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
     fn unlisted(&self, e: Error) -> Error {
-        let Span { file, line, column, .. } = &self.span;
-        e.during(format!("{file}:{line}:{column}: the source can't be listed"))
+        self.span.wrap("the source can't be listed", e)
     }
     /// An error about the source as a whole.
     pub fn error(&self, message: impl std::fmt::Display) -> Error {

@@ -13,7 +13,8 @@ use crate::source::row::{row_identity, text};
 use crate::source::validator::Validator;
 use crate::source::walk::Found;
 use crate::source::{ListOptions, Listing, lookup, summary, too_large, unique};
-use crate::spec::pipeline::Missing;
+use crate::spec::node::Span;
+use crate::spec::pipeline::{self, Missing};
 use crate::spec::template::Template;
 use arrow::array::{Array, ArrayRef, BooleanArray, LargeStringArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
@@ -27,6 +28,8 @@ pub(super) struct Table {
     columns: Option<Vec<String>>,
     key: Option<String>,
     load: Vec<(String, Template)>,
+    /// Where they stand.
+    places: BTreeMap<String, Span>,
     missing: Missing,
 }
 
@@ -34,18 +37,14 @@ pub(super) struct Table {
 type Object = (Validator, Digest);
 
 impl Table {
-    pub fn new(
-        root: Root,
-        columns: Option<Vec<String>>,
-        key: Option<String>,
-        load: &BTreeMap<String, String>,
-        missing: Missing,
-    ) -> Result<Self> {
-        let load = load
+    pub fn new(root: Root, spec: &pipeline::Source) -> Result<Self> {
+        let load = spec
+            .load
             .iter()
             .map(|(name, text)| Ok((name.clone(), Template::parse(local(text)?).map_err(Error::invalid)?)))
             .collect::<Result<_>>()?;
-        Ok(Table { root, columns, key, load, missing })
+        let (columns, key, places) = (spec.columns.clone(), spec.key.clone(), spec.places.clone());
+        Ok(Table { root, columns, key, load, places, missing: spec.missing })
     }
 
     /// The columns of the first table, then those loaded.
@@ -54,6 +53,10 @@ impl Table {
         let Some(first) = found.first() else { return Err(self.root.error("there is no table")) };
         let mut fields = lookup::fields(&self.root.open(&first.key)?, &first.key, self.columns.as_deref())?;
         for (name, template) in &self.load {
+            if let Some(place) = self.places.get(name).filter(|_| fields.iter().any(|f| f.name() == name)) {
+                let file = &first.key;
+                return Err(place.error(format_args!("{file} has a column {name:?} already; expected another name")));
+            }
             let kind = Kind::of(template.ending());
             fields.push(Field::new(name, kind.data_type(), true));
         }

@@ -113,6 +113,7 @@ impl Place {
             filter: None,
             key: None,
             fields: BTreeMap::new(),
+            places: BTreeMap::new(),
             load: BTreeMap::new(),
             missing: Missing::Fail,
             identity: IdentityMode::Content,

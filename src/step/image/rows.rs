@@ -1,7 +1,7 @@
 //! What all image steps share: binding to columns, the loop over rows, and building the output columns. A step's own
 //! file has its parameters and a `Kernel`, which writes one row.
 
-use super::pixels::{Depth, Image, Shape};
+use super::pixels::{Depth, Image, MOST_BYTES, Shape, check_bytes};
 use super::settings::Names;
 use crate::error::{Error, Result};
 use crate::format::canonical;
@@ -172,7 +172,7 @@ pub struct Bound {
 
 impl Bound {
     /// Finds the columns (and notes them in the selection, so that the parameters hashed name them) and settles the
-    /// output schema with `target`, whose errors stand at the step.
+    /// output schema with `target`, whose errors say their own place.
     pub fn new(
         build: &Build,
         (name, version, purity): (&'static str, u32, Purity),
@@ -215,7 +215,13 @@ impl Bound {
                 )));
             }
             let mask = masks.contains(name);
-            let target = target(&Input { mask, image }).map_err(|e| build.span.error(e.chain()))?;
+            let target = target(&Input { mask, image })?;
+            if let Target::Tensor(dtype, dims) = &target {
+                // What isn't known yet is at least 1.
+                let [a, b, c] = dims.map(|side| side.unwrap_or(1));
+                check_bytes(a, b, c.saturating_mul(dtype.bytes()))
+                    .map_err(|reason| build.params.span_of("size").error(reason))?;
+            }
             let field = Arc::new(target.field(to).map_err(|e| build.span.error(e.chain()))?);
             let output = match input.index_of(to) {
                 Ok(output) if output == index => {
@@ -358,6 +364,13 @@ impl<K: Kernel> Step for ImageStep<K> {
             .iter()
             .map(|c| Reader::new(bound.input.field(c.input), batch.column(c.input)))
             .collect::<Result<Vec<_>>>()?;
+        for target in columns.iter().map(|c| &c.target) {
+            if batch.num_rows() > 1
+                && target.fixed_bytes().is_some_and(|b| b.saturating_mul(batch.num_rows()) > MOST_BYTES)
+            {
+                return Err(Error::invalid("a batch of images would be more than 1 GiB; use smaller batches"));
+            }
+        }
         let mut sinks: Vec<Sink> = columns.iter().map(|c| Sink::new(&c.target, batch.num_rows())).collect();
         let mut failures: Vec<(usize, Reason)> = Vec::new();
         let mut cells = Vec::with_capacity(columns.len());
