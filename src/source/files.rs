@@ -13,12 +13,16 @@ use crate::source::walk::Found;
 use crate::source::{ListOptions, Listing, lookup, summary, too_large};
 use crate::spec::node::Span;
 use crate::spec::pipeline::{self, Field, Missing};
+use crate::spec::size;
 use crate::spec::template::Template;
 use arrow::array::{Array, ArrayRef, LargeStringArray, RecordBatch};
 use arrow::datatypes::{self, DataType, Schema, SchemaRef};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Most bytes of a table to join.
+const MOST_JOINED_BYTES: u64 = 1 << 30;
 
 /// What the bytes of a file are, as far as its extension tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,6 +289,12 @@ pub(super) fn take(column: &ArrayRef, which: &[usize]) -> Result<ArrayRef> {
 fn lookup_table(path: &Path, on: &str, column: &str) -> Result<HashMap<String, Option<String>>> {
     let name = path.display().to_string();
     let opened = crate::source::root::open_plain(path, &name)?;
+    if opened.validator.bytes > MOST_JOINED_BYTES {
+        let (held, most) = (size::print(opened.validator.bytes), size::print(MOST_JOINED_BYTES));
+        return Err(Error::invalid(format!(
+            "{name} holds {held}, and a table to join, which is held in memory, is at most {most}; leave columns out, or write it as Parquet"
+        )));
+    }
     let names = match on == column {
         true => vec![on.to_owned()],
         false => vec![on.to_owned(), column.to_owned()],

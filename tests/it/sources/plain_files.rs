@@ -388,6 +388,8 @@ fn a_join_or_field_that_cannot_be_is_an_error_at_its_place() {
     let error = place.list_error();
     assert_eq!(error.kind(), Kind::NotFound);
     assert_says(&error, &["p.yaml:4:9: source.fields: the table to join can't be read", "none.csv"]);
+    std::fs::File::create(place.path("none.csv")).unwrap().set_len(1 << 40).unwrap();
+    assert_says(&place.list_error(), &["p.yaml:4:9: ", "none.csv holds 1.1 TB", "at most 1.1 GB"]);
     place.spec.fields = BTreeMap::from([("image".to_owned(), pipeline::Field::Template("{stem}".to_owned()))]);
     place.spec.places = BTreeMap::from([("image".to_owned(), at(5))]);
     assert_says(&place.list_error(), &["p.yaml:5:9: source.fields: the files themselves are the column \"image\""]);
