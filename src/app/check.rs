@@ -6,13 +6,14 @@ use crate::app::project::Project;
 use crate::app::values::type_name;
 use crate::engine::input;
 use crate::engine::rows::{Rows, batch_bytes};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::encoding::Encoding;
 use crate::materialize::Target;
 use crate::materialize::estimate::estimate;
 use crate::plan::chain::Chain;
 use crate::plan::cut;
 use crate::plan::snapshot::Snapshot;
+use crate::reader::{CHUNKS_BYTES, ENTRY_BYTES};
 use crate::spec::size;
 use crate::step::{Cardinality, Purity};
 use arrow::array::{Array, UInt32Array};
@@ -35,7 +36,7 @@ pub struct Checked {
     pub bytes: u64,
     pub lanes: u32,
     pub block: u32,
-    /// Bytes that a reader holds at most as stored source bytes.
+    /// Bytes of the source that a reader holds at most where nothing is stored.
     pub open_bytes: u64,
     /// Failed samples among those tried: key and reason.
     pub failed: Vec<(String, String)>,
@@ -60,8 +61,6 @@ pub struct StageCheck {
 
 pub fn check(project: &Project, snapshot: &Arc<Snapshot>) -> Result<Checked> {
     let (lanes, block) = project.order_parameters(snapshot);
-    let mean = snapshot.bytes().checked_div(snapshot.rows()).unwrap_or(0);
-    let open_rows = (u64::from(lanes) * u64::from(block) * 3 / 2).min(snapshot.rows());
     let mut checked = Checked {
         stages: Vec::new(),
         partitions: snapshot.partitions(),
@@ -70,11 +69,19 @@ pub fn check(project: &Project, snapshot: &Arc<Snapshot>) -> Result<Checked> {
         bytes: snapshot.bytes(),
         lanes,
         block,
-        open_bytes: open_rows * mean,
+        open_bytes: open_bytes(project, snapshot, lanes, block),
         failed: Vec::new(),
         advice: Vec::new(),
     };
     stages(project, snapshot, &mut checked)?;
+    let largest = snapshot.entries.entries.iter().max_by_key(|entry| project.source.unpacked_bytes(entry));
+    if let Some(entry) = largest.filter(|entry| project.source.unpacked_bytes(entry) > ENTRY_BYTES as u64) {
+        checked.advice.push(format!(
+            "{} holds {} decompressed, too much to be read without a stored stage: store one, or write smaller archives",
+            entry.key,
+            size::print(project.source.unpacked_bytes(entry))
+        ));
+    }
     for split in &project.dataset.splits {
         rows_are_independent(project, snapshot, &split.chain, &mut checked)?;
         for index in split.chain.movable() {
@@ -87,6 +94,21 @@ pub fn check(project: &Project, snapshot: &Arc<Snapshot>) -> Result<Checked> {
     labels(project, snapshot, &mut checked)?;
     checked.advice.dedup();
     Ok(checked)
+}
+
+/// Samples are held as they are; of what is read as a stream, whole entries, at least one in each lane.
+fn open_bytes(project: &Project, snapshot: &Snapshot, lanes: u32, block: u32) -> u64 {
+    let rows = (u64::from(lanes) * u64::from(block) * 3 / 2).min(snapshot.rows());
+    let samples = rows * snapshot.bytes().checked_div(snapshot.rows()).unwrap_or(0);
+    if project.source.entries_are_samples() {
+        return samples;
+    }
+    let mut sizes: Vec<u64> = snapshot.entries.entries.iter().map(|e| project.source.unpacked_bytes(e)).collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let open: u64 = sizes.iter().take(lanes as usize).sum();
+    // One is put together from its pieces while the others wait.
+    let largest = sizes.first().map_or(0, |bytes| 2 * (*bytes).min(ENTRY_BYTES as u64));
+    samples.max(open).min(CHUNKS_BYTES as u64).max(largest)
 }
 
 fn stages(project: &Project, snapshot: &Arc<Snapshot>, checked: &mut Checked) -> Result<()> {
@@ -152,8 +174,12 @@ fn rows_are_independent(
         return Ok(());
     }
     let Some(piece) = input::from_source(&project.source, snapshot, 0)?.next() else { return Ok(()) };
-    let rows = piece?.read()?;
-    let rows = rows.slice(0, rows.len().min(SAMPLE_ROWS));
+    let mut rows = piece?.read()?;
+    rows = rows.slice(0, rows.len().min(SAMPLE_ROWS));
+    while rows.len() > 1 && through(chain, &rows).is_err_and(|e| e.kind() == Kind::Invalid) {
+        // Too much for one batch: fewer at a time.
+        rows = rows.slice(0, rows.len() / 2);
+    }
     let count = rows.len() as u32;
     let reversed = rows.take(&UInt32Array::from_iter_values((0..count).rev()))?;
     let mut together = rows.clone();
@@ -197,6 +223,11 @@ fn rows_are_independent(
         ));
     }
     Ok(())
+}
+
+fn through(chain: &Chain, rows: &Rows) -> Result<Rows> {
+    let mut stages = chain.stages.iter().enumerate().skip(1);
+    stages.try_fold(rows.clone(), |rows, (index, stage)| rows.apply(stage, chain.context(index, 1, 1)))
 }
 
 /// Warns where a label is constant within partitions: shuffling mixes rows of few partitions at a time.

@@ -2,6 +2,7 @@
 //! where people can read and reorder them. The file wins from then on, so that numbers never move by themselves.
 
 use crate::error::{Error, Result};
+use crate::format::schema::words;
 use crate::io::Storage;
 use crate::step::table::{CLASSES, MAX_CLASSES, parse_classes};
 use arrow::array::{AsArray, RecordBatch};
@@ -72,7 +73,7 @@ pub fn collect(field: &Field, batches: impl IntoIterator<Item = Result<RecordBat
     };
     if !is_text {
         let message =
-            format!("`classes: auto` finds names in a column of texts, and {column:?} is {}", field.data_type());
+            format!("`classes: auto` finds names in a column of texts, and {column:?} is {}", words(field.data_type()));
         return Err(Error::invalid(format!("{message}; list the classes, or name a file with one a line")));
     }
     let mut names: BTreeSet<String> = BTreeSet::new();

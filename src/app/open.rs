@@ -83,7 +83,7 @@ pub fn from_file(path: &Path, which: Which, listed_ms: i64, surroundings: &Surro
             (snapshot, true, vec![note])
         }
     };
-    notes.extend(project.notes);
+    notes.extend(project.notes());
     Ok(Opened { pipeline: project.pipeline, dataset: project.dataset, snapshot: Arc::new(snapshot), fresh, notes })
 }
 

@@ -7,11 +7,13 @@ use crate::format::head::{PipelineHead, RecipeHead, SnapshotHead, StageHead, Tab
 use crate::format::table::Entries;
 use crate::format::{VERSION, schema};
 use crate::id::Digest;
+use crate::io::read_small_text;
 use crate::plan::order::{DEFAULT_LANES, default_block};
 use crate::plan::partition::Layout;
 use crate::plan::snapshot::Snapshot;
 use crate::source::{ListOptions, Source};
 use crate::spec::pipeline::{EntryOrder, IdentityMode, Pipeline, SourceKind};
+use crate::spec::yaml::MAX_BYTES;
 use crate::step::table;
 use crate::store::Store;
 use arrow::datatypes::SchemaRef;
@@ -38,18 +40,13 @@ pub struct Project {
     pub source: Arc<Source>,
     /// The resolved schema of the source's batches.
     pub input: SchemaRef,
-    /// Things worth saying once, such as a classes file that was written.
-    pub notes: Vec<String>,
+    notes: Vec<String>,
     threads: usize,
 }
 
 impl Project {
     pub fn open(path: &Path, surroundings: &Surroundings) -> Result<Project> {
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            let hint = if e.kind() == std::io::ErrorKind::NotFound { "; `forebay init` writes one" } else { "" };
-            Error::io(format!("cannot read the pipeline file {}{hint}", path.display()), e)
-        })?;
-        let pipeline = Pipeline::read(&text, path, surroundings.variables)?;
+        let pipeline = read_pipeline(path, surroundings.variables)?;
         let base = base(path);
         let store = Store::open(&store_url(&pipeline, &base, surroundings.store.as_deref()))?;
         let source = open_source(&pipeline, &base, &store, surroundings)?;
@@ -66,6 +63,11 @@ impl Project {
             notes,
             threads: surroundings.threads,
         })
+    }
+
+    /// Things worth saying once, such as a classes file that was written and what the last listing passed over.
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.iter().cloned().chain(self.source.notes()).collect()
     }
 
     /// Lists the source afresh and puts its entries into partitions; publishes nothing.
@@ -144,6 +146,15 @@ impl Project {
         let (name, text) = (self.pipeline.name.clone(), self.pipeline.text.clone());
         Ok(PipelineHead { version: VERSION, name, text, stages, classes })
     }
+}
+
+/// Reads a pipeline file.
+pub fn read_pipeline(path: &Path, variables: &dyn Fn(&str) -> Option<String>) -> Result<Pipeline> {
+    let text = read_small_text(path, MAX_BYTES as u64).map_err(|e| {
+        let hint = if e.kind() == Kind::NotFound { "; `forebay init` writes one" } else { "" };
+        e.during(format!("cannot read the pipeline file {}{hint}", path.display()))
+    })?;
+    Pipeline::read(&text, path, variables)
 }
 
 /// Puts a file of names in place of `classes: auto`: the one beside the pipeline file, written from the source's labels

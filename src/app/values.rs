@@ -1,13 +1,14 @@
 //! Values for people: a type in words, a value in a line, a stage of a sample as files.
 
 use crate::error::{Error, Result};
+use crate::format::schema::words;
 use crate::format::shard::tensor::{DType, Kind, View, kind};
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::path::{Path, PathBuf};
 
-/// `uint8 [?, ?, 3]`, `large_utf8`, …
+/// `uint8 [?, ?, 3]`, `text`, …
 pub fn type_name(field: &Field) -> String {
     let sizes = |sizes: &[Option<usize>]| {
         let texts: Vec<String> = sizes.iter().map(|s| s.map_or("?".to_owned(), |s| s.to_string())).collect();
@@ -16,11 +17,7 @@ pub fn type_name(field: &Field) -> String {
     match kind(field) {
         Ok(Kind::Fixed { dtype, shape }) => format!("{} {shape:?}", dtype.name()),
         Ok(Kind::Variable { dtype, uniform, .. }) => format!("{} [{}]", dtype.name(), sizes(&uniform)),
-        _ => match field.data_type() {
-            DataType::LargeUtf8 => "text".to_owned(),
-            DataType::LargeBinary => "bytes".to_owned(),
-            other => other.to_string().to_lowercase(),
-        },
+        _ => words(field.data_type()),
     }
 }
 

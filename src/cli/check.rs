@@ -26,7 +26,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         let snapshot = Arc::new(project.list(surroundings.progress)?);
         Ok((project, snapshot))
     })?;
-    project.notes.iter().for_each(|note| context.out.note(note));
+    project.notes().iter().for_each(|note| context.out.note(note));
     let checked = check(&project, &snapshot)?;
     context.out.result(document(&checked), || text(&checked))?;
     Ok(())

@@ -60,7 +60,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         let snapshot = Arc::new(project.list(surroundings.progress)?);
         Ok((project, snapshot))
     })?;
-    project.notes.iter().for_each(|note| out.note(note));
+    project.notes().iter().for_each(|note| out.note(note));
     if !arguments.dry_run {
         project.publish(&snapshot, begun_ms, arguments.replace)?;
     }

@@ -61,7 +61,7 @@ pub struct Common {
     #[arg(long, global = true, help_heading = COMMON, env = "FOREBAY_STORE", value_name = "STORE")]
     store: Option<String>,
     /// Threads to work with [default: as many as this process may use]
-    #[arg(long, global = true, help_heading = COMMON, value_name = "N")]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "N", value_parser = jobs)]
     jobs: Option<usize>,
 }
 
@@ -165,6 +165,13 @@ impl Context {
         listing.finish();
         result
     }
+}
+
+/// Threads beyond any machine's are a slip of the keyboard.
+fn jobs(text: &str) -> std::result::Result<usize, String> {
+    const MOST: usize = 1024;
+    let number = text.parse().ok().filter(|n| *n <= MOST);
+    number.ok_or_else(|| format!("expected a number of threads from 0 (all in one) to {MOST}"))
 }
 
 /// The user's cache directory for Forebay; `None` where there is no home.

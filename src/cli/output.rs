@@ -106,10 +106,13 @@ fn causes(error: &Error) -> Vec<String> {
 }
 
 /// A sample's key (or what else comes from outside) on one line: control characters, which could also speak to the
-/// terminal, are escaped.
+/// terminal, and marks that turn the direction of what follows or break the line are escaped.
 pub fn shown(text: &str) -> String {
-    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(escaped).collect()
+    let speaks = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if speaks(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 /// `1 shard`, `2 shards`, `1,234 shards`.
@@ -160,5 +163,6 @@ mod tests {
     fn names_from_outside_stay_on_their_line() {
         assert_eq!(shown("cats/ü 1.jpg"), "cats/ü 1.jpg");
         assert_eq!(shown("a\nb\u{1b}[31m"), "a\\nb\\u{1b}[31m");
+        assert_eq!(shown("a\u{202e}gpj.exe\u{2066}\u{200f}"), "a\\u{202e}gpj.exe\\u{2066}\\u{200f}");
     }
 }

@@ -27,7 +27,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         let snapshot = project.list(surroundings.progress)?;
         Ok((project, snapshot))
     })?;
-    project.notes.iter().for_each(|note| context.out.note(note));
+    project.notes().iter().for_each(|note| context.out.note(note));
     let head = project.publish(&snapshot, begun_ms, arguments.replace)?;
     context.out.result(
         json!({

@@ -130,8 +130,20 @@ fn mapped(partition: usize, map: Vec<u32>) -> OrderRow {
 }
 
 /// The source rows of what comes out of the steps that counts depend on; the others are left out, and nulls stand in
-/// for what they would have written.
-fn counted(chain: &Chain, counting: &Counting, mut rows: Rows) -> Result<Vec<u32>> {
+/// for what they would have written. Too much for one batch is counted in halves.
+fn counted(chain: &Chain, counting: &Counting, rows: Rows) -> Result<Vec<u32>> {
+    match counted_together(chain, counting, rows.clone()) {
+        Err(error) if error.kind() == Kind::Invalid && rows.len() > 1 => {
+            let half = rows.len() / 2;
+            let mut first = counted(chain, counting, rows.slice(0, half))?;
+            first.extend(counted(chain, counting, rows.slice(half, rows.len() - half))?);
+            Ok(first)
+        }
+        done => done,
+    }
+}
+
+fn counted_together(chain: &Chain, counting: &Counting, mut rows: Rows) -> Result<Vec<u32>> {
     for &index in &counting.stages {
         let before = &chain.stages[index - 1];
         rows.batch = conform(&rows.batch, &before.rows_schema())?;

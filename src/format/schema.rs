@@ -106,6 +106,34 @@ fn data_type(data_type: &DataType) -> Value {
     }
 }
 
+/// A type in the words of people and errors: `text`, `int64`, `list of float32`.
+pub fn words(data_type: &DataType) -> String {
+    let inner = |field: &Field| words(field.data_type());
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text".to_owned(),
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => "bytes".to_owned(),
+        DataType::FixedSizeBinary(length) => format!("{length} bytes"),
+        DataType::Boolean => "bool".to_owned(),
+        DataType::Timestamp(unit, None) => format!("timestamp in {}", time_unit(*unit)),
+        DataType::Timestamp(unit, Some(zone)) => format!("timestamp in {} at {zone}", time_unit(*unit)),
+        DataType::Time32(unit) | DataType::Time64(unit) => format!("time in {}", time_unit(*unit)),
+        DataType::Duration(unit) => format!("duration in {}", time_unit(*unit)),
+        DataType::Interval(_) => "interval".to_owned(),
+        DataType::List(item) | DataType::ListView(item) => format!("list of {}", inner(item)),
+        DataType::LargeList(item) | DataType::LargeListView(item) => format!("large list of {}", inner(item)),
+        DataType::FixedSizeList(item, length) => format!("list of {length} {}", inner(item)),
+        DataType::Struct(fields) => {
+            let fields: Vec<String> = fields.iter().map(|f| format!("{}: {}", f.name(), inner(f))).collect();
+            format!("struct of {{{}}}", fields.join(", "))
+        }
+        DataType::Map(..) => "map".to_owned(),
+        DataType::Dictionary(_, values) => words(values),
+        DataType::RunEndEncoded(_, values) => inner(values),
+        DataType::Union(..) => "union".to_owned(),
+        other => other.to_string().to_lowercase(),
+    }
+}
+
 fn time_unit(unit: TimeUnit) -> &'static str {
     match unit {
         TimeUnit::Second => "s",

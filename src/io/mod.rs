@@ -1,16 +1,18 @@
 //! Level 2: bytes by name. The only module that touches storage: publish atomically, map, list, spool. `local` is a
 //! directory as storage, `temporary` how bytes come to a name whole, `spool` where they wait for it, `failure` what to
-//! say when the system refuses, and `map` the one place with `unsafe`. What the names mean is `store`'s business.
+//! say when the system refuses, `map` the one place with `unsafe`, and `small` reads files that people write. What the names mean is `store`'s business.
 
 mod failure;
 mod local;
 mod map;
+mod small;
 mod spool;
 mod temporary;
 
 use crate::error::{Error, Result};
 use arrow::buffer::Buffer;
 use local::Local;
+pub use small::{open_regular, read_small, read_small_text, utf8};
 pub use spool::Spool;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -24,6 +24,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use fetch::Fetch;
 use open::Open;
+pub use open::{CHUNKS_BYTES, ENTRY_BYTES};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

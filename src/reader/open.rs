@@ -3,7 +3,7 @@
 
 use crate::engine::dataset::Dataset;
 use crate::engine::known::{Known, reports};
-use crate::engine::rows::{Rows, group_rows};
+use crate::engine::rows::{Rows, batch_bytes, group_rows};
 use crate::engine::stored::StoredShard;
 use crate::error::{Error, Kind, Result};
 use crate::format::ROW;
@@ -25,7 +25,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once};
 
 /// Decoded chunks held at most, in bytes of values; mapped ones weigh next to nothing.
-const CHUNKS_BYTES: usize = 512 << 20;
+pub const CHUNKS_BYTES: usize = 512 << 20;
+/// What one entry may take that has to be read whole for any of its rows: a compressed archive, a row group. While it is put
+/// together it takes twice as much.
+pub const ENTRY_BYTES: usize = 1 << 30;
 /// Shards held open at most.
 const SHARDS: usize = 4096;
 
@@ -202,7 +205,20 @@ impl Open {
             return Ok(Chunk::new(rows, stored.record.encoding == plain));
         }
         let source = self.source()?;
-        let batches = source.read_stream(&self.snapshot.entries, chunk..chunk + 1)?.collect::<Result<Vec<_>>>()?;
+        let mut batches = Vec::new();
+        let mut bytes = 0;
+        for batch in source.read_stream(&self.snapshot.entries, chunk..chunk + 1)? {
+            let batch = batch?;
+            bytes += batch_bytes(&batch, 0, batch.num_rows());
+            if bytes > ENTRY_BYTES {
+                let key = &self.snapshot.entries.entries[chunk].key;
+                return Err(Error::not_found(format!(
+                    "no stage of {key} is stored, and computing from the source has to hold it whole, which is more than {}: run `forebay materialize`, or write the source in smaller pieces",
+                    size::print(ENTRY_BYTES as u64)
+                )));
+            }
+            batches.push(batch);
+        }
         let batch = arrow::compute::concat_batches(&source.schema()?, &batches)?;
         Ok(Chunk::new(Rows::from_source(batch, start)?, false))
     }

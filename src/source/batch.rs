@@ -1,8 +1,10 @@
 //! Builds the first record batches: `_key`, `_error`, then the source's columns, all nullable, within bounded size.
 
 use crate::error::{Error, Result};
+use crate::format::schema::words;
 use crate::format::shard::CHUNK_BYTES;
 use crate::format::{ERROR, KEY, ROW};
+use crate::io::utf8;
 use crate::spec::node::nearest;
 use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray, LargeStringArray, RecordBatch, RecordBatchOptions};
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
@@ -18,6 +20,12 @@ pub(super) fn schema_of(columns: Vec<Field>) -> Result<SchemaRef> {
                 "the source has a column {name:?}, a name that Forebay keeps for itself; rename it"
             )));
         }
+        if levels(field.data_type()) > MOST_LEVELS {
+            return Err(Error::invalid(format!(
+                "column {name:?} is nested {} levels deep, and at most {MOST_LEVELS} can be stored; leave it out with `columns:`",
+                levels(field.data_type())
+            )));
+        }
         if columns[..index].iter().any(|other| other.name() == name) {
             return Err(Error::invalid(format!("the source has two columns {name:?}; rename one")));
         }
@@ -25,6 +33,23 @@ pub(super) fn schema_of(columns: Vec<Field>) -> Result<SchemaRef> {
     let mut fields = vec![Field::new(KEY, DataType::LargeUtf8, false), Field::new(ERROR, DataType::LargeUtf8, true)];
     fields.extend(columns.into_iter().map(|f| f.with_nullable(true)));
     Ok(Arc::new(Schema::new(fields)))
+}
+
+/// Most lists and structs within each other: deeper ones would make a schema that no reader accepts.
+pub(super) const MOST_LEVELS: usize = 32;
+
+fn levels(data_type: &DataType) -> usize {
+    let below = |field: &FieldRef| levels(field.data_type());
+    match data_type {
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::ListView(item)
+        | DataType::LargeListView(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => 1 + below(item),
+        DataType::Struct(fields) => 1 + fields.iter().map(below).max().unwrap_or(0),
+        _ => 0,
+    }
 }
 
 /// The source's own columns of such a schema.
@@ -117,7 +142,7 @@ impl Values {
         if self.valid.last() != Some(&true) {
             return None;
         }
-        match text(&self.bytes[start..]) {
+        match utf8(&self.bytes[start..]) {
             Ok(text) => {
                 let mark = self.bytes.len() - start - text.len();
                 self.bytes.drain(start..start + mark);
@@ -153,25 +178,13 @@ impl Values {
     }
 }
 
-/// Bytes as text without a byte order mark, or why they are none.
-pub(super) fn text(bytes: &[u8]) -> Result<&str, String> {
-    let body = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    std::str::from_utf8(body).map_err(|e| {
-        let hint = match bytes {
-            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "it looks like UTF-16; convert it to UTF-8",
-            _ => "convert it to UTF-8",
-        };
-        format!("the text is not UTF-8 at byte {}; {hint}", e.valid_up_to() + bytes.len() - body.len())
-    })
-}
-
 /// A column as the text that keys are made of; null stays null.
 pub(super) fn key_text(column: &ArrayRef, name: &str) -> Result<ArrayRef> {
     let fits = matches!(column.data_type(), DataType::Boolean | DataType::LargeUtf8) || column.data_type().is_integer();
     if !fits {
         return Err(Error::invalid(format!(
             "column {name:?} can't be a key: expected text, integers or booleans, found {}",
-            column.data_type()
+            words(column.data_type())
         )));
     }
     Ok(arrow::compute::cast(column, &DataType::LargeUtf8)?)

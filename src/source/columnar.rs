@@ -7,7 +7,7 @@ use crate::id::Digest;
 use crate::source::batch::{assemble, bounded, chosen, key_text, keys_from, own, position, schema_of};
 use crate::source::ipc::IpcFile;
 use crate::source::parquet::ParquetFile;
-use crate::source::root::{Opened, Root, digest_file, file_of};
+use crate::source::root::{Opened, Root, file_of};
 use crate::source::types;
 use crate::source::validator::Part;
 use crate::source::walk::Found;
@@ -63,7 +63,8 @@ impl Container {
             Container::Arrow(file) => Box::new(std::iter::once(file.read(key, group, roots))),
         })
     }
-    /// Where the named columns stand in the file, ascending as readers give them, and for each name its place among these.
+    /// Where the named columns stand in the file, ascending as readers give them, and for each name its place among these;
+    /// one that can't be read is an error.
     pub fn find(&self, names: &[&str], file: &str) -> Result<(Vec<usize>, Vec<usize>)> {
         let all: Vec<&str> = self.schema().fields().iter().map(|f| f.name().as_str()).collect();
         let at = |name: &&str| position(&all, name).map_err(|e| Error::invalid(format!("{file}: {e}")));
@@ -71,6 +72,9 @@ impl Container {
         let mut roots = places.clone();
         roots.sort_unstable();
         roots.dedup();
+        if let Container::Parquet(parquet) = self {
+            parquet.readable(file, &roots)?;
+        }
         let order = places.iter().map(|p| roots.partition_point(|r| r < p)).collect();
         Ok((roots, order))
     }
@@ -115,12 +119,7 @@ impl Columnar {
         let reader = format!("columns 1 {}", self.parquet);
         let (scanned, hashed) = self.root.scan(&found, &reader, options, |opened, meter| {
             let container = Container::open(opened, self.parquet)?;
-            let digest = if stat {
-                Digest::from_bytes([0; 32])
-            } else {
-                let digest = digest_file(&opened.file, opened.validator.bytes, |n| meter.bytes(n));
-                digest.map_err(|e| Error::io(format!("cannot read {}", opened.key()), e))?
-            };
+            let digest = if stat { Digest::from_bytes([0; 32]) } else { opened.digest(|n| meter.bytes(n))? };
             let part = |(group, (rows, bytes)): (usize, (u64, u64))| Part {
                 name: String::new(),
                 start: group as u64,

@@ -1,6 +1,7 @@
 //! One record of CSV: its cells, their types, and its end. RFC 4180 with the leniency of common readers: a quote opens only at
 //! the beginning of a cell, records end with LF or CRLF outside quotes, an empty cell is null.
 
+use crate::format::schema::words;
 use crate::source::json::Shape;
 use arrow::datatypes::DataType;
 use serde_json::Value;
@@ -90,7 +91,7 @@ pub(super) fn value(cell: &str, data_type: &DataType) -> Result<Value, String> {
         DataType::Float64 if is_integer(cell) || is_number(cell) => cell.parse::<f64>().ok().map(Value::from),
         _ => None,
     };
-    value.ok_or_else(|| format!("expected {data_type}, found {:?}", cell.chars().take(60).collect::<String>()))
+    value.ok_or_else(|| format!("expected {}, found {:?}", words(data_type), cell.chars().take(60).collect::<String>()))
 }
 
 fn is_integer(cell: &str) -> bool {
@@ -139,6 +140,6 @@ mod tests {
         check("", Shape::Unknown);
         assert_eq!(value("", &DataType::LargeUtf8).unwrap(), Value::Null);
         assert_eq!(value("2", &DataType::Float64).unwrap(), Value::from(2.0));
-        assert!(value("2.5", &DataType::Int64).unwrap_err().contains("expected Int64, found \"2.5\""));
+        assert!(value("2.5", &DataType::Int64).unwrap_err().contains("expected int64, found \"2.5\""));
     }
 }

@@ -10,14 +10,19 @@ use crate::source::pattern::local;
 use crate::source::root::{Root, changed};
 use crate::source::row::{self, row_identity};
 use crate::source::walk::Found;
-use crate::source::{ListOptions, Listing, lookup, summary};
-use crate::spec::pipeline::{Field, Missing};
+use crate::source::{ListOptions, Listing, lookup, summary, too_large};
+use crate::spec::node::Span;
+use crate::spec::pipeline::{self, Field, Missing};
+use crate::spec::size;
 use crate::spec::template::Template;
 use arrow::array::{Array, ArrayRef, LargeStringArray, RecordBatch};
 use arrow::datatypes::{self, DataType, Schema, SchemaRef};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Most bytes of a table to join.
+const MOST_JOINED_BYTES: u64 = 1 << 30;
 
 /// What the bytes of a file are, as far as its extension tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,17 +81,13 @@ pub(super) struct Files {
     pub root: Root,
     columns: Option<Vec<String>>,
     rules: Vec<(String, Rule)>,
+    /// Where the rules stand.
+    places: BTreeMap<String, Span>,
     missing: Missing,
 }
 
 impl Files {
-    pub fn new(
-        root: Root,
-        columns: Option<Vec<String>>,
-        fields: &BTreeMap<String, Field>,
-        missing: Missing,
-        base: &Path,
-    ) -> Result<Self> {
+    pub fn new(root: Root, spec: &pipeline::Source, base: &Path) -> Result<Self> {
         let rule = |(name, field): (&String, &Field)| {
             let rule = match field {
                 Field::Template(text) => Rule::Template(Template::of_key(text).map_err(Error::invalid)?),
@@ -102,8 +103,9 @@ impl Files {
             };
             Ok((name.clone(), rule))
         };
-        let rules = fields.iter().map(rule).collect::<Result<_>>()?;
-        Ok(Files { root, columns, rules, missing })
+        let rules = spec.fields.iter().map(rule).collect::<Result<_>>()?;
+        let (columns, places) = (spec.columns.clone(), spec.places.clone());
+        Ok(Files { root, columns, rules, places, missing: spec.missing })
     }
 
     /// The kind is that of the patterns' extensions where they have some, else of all files.
@@ -117,6 +119,12 @@ impl Files {
             Some(kind) if kind != Kind::Data => kind,
             _ => of(&mut self.root.paths()?.iter().map(|path| Kind::of(&path.to_string_lossy()))).unwrap_or(Kind::Data),
         };
+        if let Some(place) = self.places.get(kind.column()) {
+            return Err(place.error(format_args!(
+                "the files themselves are the column {:?}; expected another name",
+                kind.column()
+            )));
+        }
         let mut fields = vec![datatypes::Field::new(kind.column(), kind.data_type(), true)];
         fields.extend(self.rules.iter().map(|(name, _)| datatypes::Field::new(name, DataType::LargeUtf8, true)));
         let names: Vec<&str> = fields.iter().map(|f| f.name().as_str()).collect();
@@ -162,7 +170,10 @@ impl Files {
         let mut unmatched = Vec::new();
         for field in own(schema) {
             let Some(Rule::Join { table, on, matching, column }) = self.rule(field.name()) else { continue };
-            let values = lookup_table(table, on, column)?;
+            let values = lookup_table(table, on, column).map_err(|e| match self.places.get(field.name()) {
+                Some(place) => place.wrap("the table to join can't be read", e),
+                None => e,
+            })?;
             let mut joined = Vec::with_capacity(found.len());
             for (index, file) in found.iter().enumerate() {
                 let hit = matching.fill_from_key(&file.key).and_then(|wanted| values.get(&wanted));
@@ -242,6 +253,11 @@ impl Files {
             if opened.validator.bytes != entry.bytes {
                 return Err(changed(&entry.key));
             }
+            if let Some(reason) = too_large(entry.bytes) {
+                values.push(None);
+                *error = Some(reason);
+                continue;
+            }
             values.push_with(|out| opened.read_all(out))?;
             let digest = || Digest::of(values.last());
             match &entry.identity {
@@ -273,6 +289,12 @@ pub(super) fn take(column: &ArrayRef, which: &[usize]) -> Result<ArrayRef> {
 fn lookup_table(path: &Path, on: &str, column: &str) -> Result<HashMap<String, Option<String>>> {
     let name = path.display().to_string();
     let opened = crate::source::root::open_plain(path, &name)?;
+    if opened.validator.bytes > MOST_JOINED_BYTES {
+        let (held, most) = (size::print(opened.validator.bytes), size::print(MOST_JOINED_BYTES));
+        return Err(Error::invalid(format!(
+            "{name} holds {held}, and a table to join, which is held in memory, is at most {most}; leave columns out, or write it as Parquet"
+        )));
+    }
     let names = match on == column {
         true => vec![on.to_owned()],
         false => vec![on.to_owned(), column.to_owned()],

@@ -4,10 +4,13 @@
 //! `large_utf8` takes strings as they are and anything else as its JSON text; other types take only what loses nothing.
 
 use crate::error::{Error, Result};
+use crate::format::schema::words;
+use crate::source::batch::MOST_LEVELS;
 use arrow::array::{ArrayRef, BooleanArray, Float64Array, Int64Array, LargeStringArray, ListArray, StructArray};
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, Field, Fields};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -26,8 +29,69 @@ pub(super) enum Shape {
     Map(BTreeMap<String, Shape>),
 }
 
+/// One JSON value. Integers beyond 64 bits, which have no other type that keeps every digit, are taken for text.
+pub(super) fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
+    serde_json::from_slice(&long_integers_quoted(bytes))
+}
+
+/// The text with quotes around integers that 64 bits don't hold.
+fn long_integers_quoted(bytes: &[u8]) -> Cow<'_, [u8]> {
+    const DIGITS: usize = 19;
+    let mut quoted: Option<Vec<u8>> = None;
+    let (mut at, mut copied) = (0, 0);
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                at += 1;
+                while let Some(&inner) = bytes.get(at).filter(|b| **b != b'"') {
+                    at += 1 + usize::from(inner == b'\\');
+                }
+                at += 1;
+            }
+            b'-' | b'0'..=b'9' => {
+                let number = |b: &&u8| matches!(b, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9');
+                let end = at + bytes[at..].iter().take_while(number).count();
+                let token = &bytes[at..end];
+                let digits = token.strip_prefix(b"-").unwrap_or(token);
+                if digits.len() >= DIGITS
+                    && digits.iter().all(u8::is_ascii_digit)
+                    && digits[0] != b'0'
+                    && std::str::from_utf8(token).is_ok_and(|t| t.parse::<i64>().is_err() && t.parse::<u64>().is_err())
+                {
+                    let out = quoted.get_or_insert_default();
+                    out.extend_from_slice(&bytes[copied..at]);
+                    out.push(b'"');
+                    out.extend_from_slice(token);
+                    out.push(b'"');
+                    copied = end;
+                }
+                at = end;
+            }
+            _ => at += 1,
+        }
+    }
+    match quoted {
+        None => Cow::Borrowed(bytes),
+        Some(mut out) => {
+            out.extend_from_slice(&bytes[copied..]);
+            Cow::Owned(out)
+        }
+    }
+}
+
 impl Shape {
-    pub fn of(value: &Value) -> Shape {
+    /// The shape of one of the values that a column's type is inferred from, or why none has it.
+    pub fn of_sample(value: &Value) -> Result<Shape, String> {
+        let levels = levels(value);
+        if levels > MOST_LEVELS {
+            return Err(format!(
+                "lists and objects are nested {levels} deep, and at most {MOST_LEVELS} levels can be stored; write the value as text, or leave the column out with `columns:`"
+            ));
+        }
+        Ok(Shape::of(value))
+    }
+
+    fn of(value: &Value) -> Shape {
         match value {
             Value::Null => Shape::Unknown,
             Value::Bool(_) => Shape::Bool,
@@ -73,6 +137,14 @@ impl Shape {
     }
 }
 
+fn levels(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(levels).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(levels).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
 /// Why a value can't stand in a column of this type; null always can.
 pub(super) fn fits(data_type: &DataType, value: &Value) -> Result<(), String> {
     let ok = match (data_type, value) {
@@ -97,7 +169,7 @@ pub(super) fn fits(data_type: &DataType, value: &Value) -> Result<(), String> {
     if found.len() < value.to_string().len() {
         found.push('…');
     }
-    Err(format!("expected {data_type}, found {found}"))
+    Err(format!("expected {}, found {found}", words(data_type)))
 }
 
 /// A column of values that fit.
@@ -128,7 +200,7 @@ pub(super) fn array(data_type: &DataType, values: &[Option<&Value>]) -> Result<A
                 .collect::<Result<Vec<_>>>()?;
             Arc::new(StructArray::try_new_with_length(fields.clone(), children, nulls(&values), values.len())?)
         }
-        other => return Err(Error::invalid(format!("JSON and CSV can't yield a column of type {other}"))),
+        other => return Err(Error::invalid(format!("JSON and CSV can't yield a column of type {}", words(other)))),
     })
 }
 
@@ -146,7 +218,7 @@ fn nulls(values: &[Option<&Value>]) -> Option<NullBuffer> {
 }
 
 /// A string as it is, anything else as JSON.
-pub(super) fn text(value: &Value) -> std::borrow::Cow<'_, str> {
+pub(super) fn text(value: &Value) -> Cow<'_, str> {
     match value {
         Value::String(text) => text.as_str().into(),
         other => other.to_string().into(),
@@ -192,7 +264,7 @@ mod tests {
             String::from_utf8(out).unwrap(),
             "{\"v\":{\"a\":[1,null],\"b\":\"x\"}}\n{}\n{\"v\":{\"b\":\"7\"}}\n"
         );
-        assert!(fits(&data_type, &json!({"a": [1.5]})).unwrap_err().contains("a: expected Int64, found 1.5"));
+        assert!(fits(&data_type, &json!({"a": [1.5]})).unwrap_err().contains("a: expected int64, found 1.5"));
         assert!(fits(&DataType::Int64, &json!(u64::MAX)).is_err());
         assert!(fits(&DataType::Boolean, &json!("true")).is_err());
     }

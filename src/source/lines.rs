@@ -78,6 +78,7 @@ impl Sheet {
             None => {}
         }
         let body = header.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&header);
+        check_header(body, delimiter).map_err(|e| Error::invalid(format!("{file}, line 1: {e}")))?;
         let mut names = csv::cells(body, delimiter).map_err(|e| Error::invalid(format!("{file}: the header: {e}")))?;
         for (index, name) in names.iter_mut().enumerate() {
             if name.is_empty() {
@@ -231,8 +232,9 @@ impl Sheet {
         Ok(rows)
     }
 
-    /// Names and types from the first block; empty for JSON lines without a row.
-    pub fn infer(&self, opened: &Opened, file: &str) -> Result<Vec<Field>> {
+    /// Names and types from the first block; empty for JSON lines without a row. What can't be stored is an error in the
+    /// columns `wanted` (all where `None`) alone.
+    pub fn infer(&self, opened: &Opened, file: &str, wanted: Option<&[String]>) -> Result<Vec<Field>> {
         let mut shapes: Vec<(String, Shape)> = self.names.iter().map(|n| (n.clone(), Shape::Unknown)).collect();
         let (mut rows, mut bytes) = (0, 0);
         let mut reason = None;
@@ -249,9 +251,15 @@ impl Sheet {
                 Format::Jsonl => match object(record) {
                     Ok(object) => {
                         for (name, value) in object {
+                            let shape = match wanted.is_none_or(|wanted| wanted.contains(&name)) {
+                                true => Shape::of_sample(&value).map_err(|e| {
+                                    Error::invalid(format!("{file}, row {}: column {name:?}: {e}", rows - 1))
+                                })?,
+                                false => Shape::Unknown,
+                            };
                             match shapes.iter_mut().find(|(n, _)| *n == name) {
-                                Some((_, shape)) => *shape = std::mem::take(shape).with(Shape::of(&value)),
-                                None => shapes.push((name, Shape::of(&value))),
+                                Some((_, common)) => *common = std::mem::take(common).with(shape),
+                                None => shapes.push((name, shape)),
                             }
                         }
                     }
@@ -356,9 +364,32 @@ pub(super) fn arrays(fields: &[FieldRef], rows: &[Result<Vec<Value>, String>]) -
     fields.iter().enumerate().map(column).collect()
 }
 
+/// Refuses what is no first record, and would be read as another one silently.
+fn check_header(header: &[u8], delimiter: u8) -> Result<(), String> {
+    let line = header.strip_suffix(b"\n").unwrap_or(header);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if header.starts_with(&[0xff, 0xfe]) || header.starts_with(&[0xfe, 0xff]) || line.contains(&0) {
+        return Err("expected text in UTF-8; it looks like UTF-16: convert it".to_owned());
+    }
+    if line.is_empty() {
+        return Err("expected a record that names the columns, found nothing".to_owned());
+    }
+    let mut scan = Scan::default();
+    let cut = line.iter().position(|&byte| {
+        scan = scan.after(byte, delimiter);
+        byte == b'\r' && scan != Scan::Quoted
+    });
+    match cut {
+        Some(at) => Err(format!(
+            "a carriage return alone, at byte {at}, ends no line; end lines with a line feed (tr '\\r' '\\n')"
+        )),
+        None => Ok(()),
+    }
+}
+
 fn object(record: &[u8]) -> Result<serde_json::Map<String, Value>, String> {
     let record = record.strip_prefix(b"\xef\xbb\xbf").unwrap_or(record);
-    match serde_json::from_slice(record) {
+    match json::parse(record) {
         Ok(Value::Object(object)) => Ok(object),
         Ok(_) => Err("the line is JSON but not an object".to_owned()),
         Err(e) => Err(format!("the line is not JSON: {e}")),

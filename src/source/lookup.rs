@@ -27,10 +27,10 @@ fn kind(file: &str) -> Result<Kind> {
     }
 }
 
-/// The columns of a table; those of CSV and JSON lines inferred from a sample.
-pub(super) fn fields(opened: &Opened, file: &str) -> Result<Vec<Field>> {
+/// The columns of a table, of which `wanted` (all where `None`) matter; those of CSV and JSON lines inferred from a sample.
+pub(super) fn fields(opened: &Opened, file: &str, wanted: Option<&[String]>) -> Result<Vec<Field>> {
     match kind(file)? {
-        Kind::Sheet(format) => Sheet::open(opened, file, format)?.infer(opened, file),
+        Kind::Sheet(format) => Sheet::open(opened, file, format)?.infer(opened, file, wanted),
         Kind::Parquet => {
             let container = Container::open(opened, true)?;
             let usable = container.schema().fields().iter().filter_map(|field| {
@@ -68,7 +68,7 @@ pub(super) fn read(opened: &Opened, file: &str, names: &[String], known: &[Field
         }
         Kind::Parquet => {
             let container = Container::open(opened, true)?;
-            let own = fields(opened, file)?;
+            let own = fields(opened, file, Some(names))?;
             let missing =
                 |name: &String| Error::invalid(format!("{file} has no column {name:?} of a type that is understood"));
             let fields: Vec<FieldRef> = names

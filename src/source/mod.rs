@@ -13,11 +13,13 @@ mod ipc;
 mod json;
 mod lines;
 mod lookup;
+mod members;
 mod parquet;
 mod pattern;
 mod root;
 mod row;
 mod rows;
+mod samples;
 mod table;
 mod tar;
 mod types;
@@ -34,6 +36,7 @@ use crate::format::entry::Entry;
 use crate::format::shard::CHUNK_BYTES;
 use crate::format::table::Entries;
 use crate::spec::pipeline::{self, Field, IdentityMode, Missing, SourceKind};
+use crate::spec::size;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use std::collections::HashMap;
@@ -76,6 +79,15 @@ pub struct ListOptions<'a> {
 /// Batches of a stream of entries, in order, each within about `CHUNK_BYTES`.
 pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 
+/// Most bytes of a sample's files or members: no array of a batch passes it, and each is read whole.
+const MOST_SAMPLE_BYTES: u64 = 1 << 30;
+
+/// Why a file or sample of so many bytes can't be read.
+fn too_large(bytes: u64) -> Option<String> {
+    let (held, most) = (size::print(bytes), size::print(MOST_SAMPLE_BYTES));
+    (bytes > MOST_SAMPLE_BYTES).then(|| format!("holds {held}, and a sample is at most {most}"))
+}
+
 /// Versions of the readers: raised whenever the rows of any file change by a bit.
 const VERSION: i64 = 1;
 
@@ -109,11 +121,11 @@ impl Source {
         let (columns, key) = (spec.columns.clone(), spec.key.clone());
         let reader = match spec.kind {
             SourceKind::Files => {
-                let files = files::Files::new(root, columns, &spec.fields, spec.missing, base).map_err(placed)?;
+                let files = files::Files::new(root, spec, base).map_err(placed)?;
                 Reader::Files(Arc::new(files))
             }
             SourceKind::Table => {
-                let table = table::Table::new(root, columns, key, &spec.load, spec.missing).map_err(placed)?;
+                let table = table::Table::new(root, spec).map_err(placed)?;
                 Reader::Table(Arc::new(table))
             }
             SourceKind::Tar => Reader::WebDataset(Arc::new(webdataset::WebDataset::new(root, columns))),
@@ -174,9 +186,14 @@ impl Source {
             Missing::Skip => "skip",
             Missing::Fail => "fail",
         };
+        // A row without its object holds a null since version 2; before it failed, as with `fail`.
+        let version = match (spec.kind, spec.missing) {
+            (SourceKind::Table, Missing::Null) => VERSION + 1,
+            _ => VERSION,
+        };
         Value::map([
             ("reader", Value::from(kind)),
-            ("version", VERSION.into()),
+            ("version", version.into()),
             ("columns", spec.columns.clone().into()),
             ("key", spec.key.clone().into()),
             ("fields", Value::map(spec.fields.iter().map(|(name, f)| (name.as_str(), field(f))))),
@@ -201,6 +218,17 @@ impl Source {
         })
     }
 
+    /// What listing passed over or met that deserves a word, a sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        match &self.reader {
+            Reader::Files(files) => files.root.notes(),
+            Reader::Table(table) => table.root.notes(),
+            Reader::WebDataset(tar) => tar.root.notes(),
+            Reader::Columnar(columnar) => columnar.root.notes(),
+            Reader::Rows(rows) => rows.root.notes(),
+        }
+    }
+
     /// Whether each entry is one sample that can be read on its own (`files`, `table`, members of a plain tar), so that
     /// `read_entries` suits; otherwise entries are read as streams.
     pub fn entries_are_samples(&self) -> bool {
@@ -209,6 +237,15 @@ impl Source {
             Reader::WebDataset(tar) => tar.plain(),
             Reader::Columnar(_) => false,
             Reader::Rows(_) => self.spec.key.is_some(),
+        }
+    }
+
+    /// Bytes that the samples of an entry take once read, as far as the last listing tells: more than what is listed where
+    /// it is compressed.
+    pub fn unpacked_bytes(&self, entry: &Entry) -> u64 {
+        match &self.reader {
+            Reader::WebDataset(tar) => tar.unpacked_bytes(entry),
+            Reader::Files(_) | Reader::Table(_) | Reader::Columnar(_) | Reader::Rows(_) => entry.bytes,
         }
     }
 

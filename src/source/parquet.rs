@@ -7,6 +7,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use parquet::basic::Compression;
 use std::fs::File;
 
 /// A file whose footer was read.
@@ -24,6 +25,25 @@ impl ParquetFile {
     }
     pub fn schema(&self) -> &SchemaRef {
         self.metadata.schema()
+    }
+    /// Refuses columns, by their places, whose pages no codec of this build reads.
+    pub fn readable(&self, key: &str, roots: &[usize]) -> Result<()> {
+        let metadata = self.metadata.metadata();
+        for (index, leaf) in metadata.row_groups().iter().flat_map(|group| group.columns().iter().enumerate()) {
+            let codec = match leaf.compression() {
+                Compression::BROTLI(_) => "brotli",
+                Compression::LZO => "lzo",
+                _ => continue,
+            };
+            let root = metadata.file_metadata().schema_descr().get_column_root_idx(index);
+            if roots.contains(&root) {
+                let name = leaf.column_path().string();
+                return Err(Error::invalid(format!(
+                    "{key}: column {name:?} is compressed with {codec}, which is not supported; write it with zstd, lz4, snappy, gzip or none, or leave it out with `columns:`"
+                )));
+            }
+        }
+        Ok(())
     }
     /// (rows, bytes as stored) of each row group.
     pub fn groups(&self) -> Vec<(u64, u64)> {

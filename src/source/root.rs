@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::format::entry::{Entry, Identity};
 use crate::id::Digest;
+use crate::io::open_regular;
 use crate::source::ListOptions;
 use crate::source::compression;
 use crate::source::pattern::Patterns;
@@ -12,12 +13,13 @@ use crate::source::walk::{Found, paths, walk};
 use crate::spec::node::Span;
 use crate::spec::pipeline::IdentityMode;
 use rayon::prelude::*;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// How often a file that changes while it is hashed is tried.
 const TRIES: usize = 3;
@@ -36,6 +38,8 @@ pub(super) struct Root {
     cache: Option<PathBuf>,
     /// Digests of whole files, for those that are read in part. Loaded when one is first asked for.
     whole: Mutex<Option<Cache>>,
+    /// What the last listing passed over or met that deserves a word.
+    notes: Mutex<BTreeSet<String>>,
 }
 
 /// A file that is being read, and what told its state when it was opened.
@@ -98,6 +102,11 @@ impl Opened {
         let metadata = self.file.metadata().map_err(|e| Error::io(format!("cannot look at {}", self.key), e))?;
         if Validator::of(&metadata) == self.validator { Ok(()) } else { Err(changed(&self.key)) }
     }
+    /// Of the whole file, read in pieces; `progress` hears of each.
+    pub fn digest(&self, progress: impl FnMut(u64)) -> Result<Digest> {
+        digest_file(&self.file, self.validator.bytes, progress)
+            .map_err(|e| Error::io(format!("cannot read {}", self.key), e))
+    }
     /// Appends the bytes `start..end` to `out`; fewer are a `Conflict`.
     pub fn read(&self, start: u64, end: u64, out: &mut Vec<u8>) -> Result<()> {
         // Checked before memory is asked for: the range comes from a table.
@@ -124,7 +133,7 @@ impl Opened {
 
 /// Opens a file that is no part of the source, such as a table to join.
 pub(super) fn open_plain(path: &Path, key: &str) -> Result<Opened> {
-    let file = File::open(path).map_err(|e| Error::io(format!("cannot open {}", path.display()), e))?;
+    let file = open_regular(path)?;
     let metadata = file.metadata().map_err(|e| Error::io(format!("cannot look at {}", path.display()), e))?;
     Ok(Opened { file, validator: Validator::of(&metadata), key: key.to_owned() })
 }
@@ -138,20 +147,33 @@ pub(super) fn changed(key: &str) -> Error {
 
 impl Root {
     pub fn new(patterns: Patterns, mode: IdentityMode, span: Span, cache: Option<PathBuf>) -> Self {
-        Root { path: patterns.root.clone(), mode, patterns, span, cache, whole: Mutex::default() }
+        Root {
+            path: patterns.root.clone(),
+            mode,
+            patterns,
+            span,
+            cache,
+            whole: Mutex::default(),
+            notes: Mutex::default(),
+        }
     }
 
     /// The files that the source's patterns match, sorted by key.
     pub fn walk(&self) -> Result<Vec<Found>> {
-        walk(&self.patterns).map_err(|e| self.unlisted(e))
+        walk(&self.patterns, &|note| self.note(note)).map_err(|e| self.unlisted(e))
     }
     /// Their paths alone, which is cheaper where many are looked at.
     pub fn paths(&self) -> Result<Vec<PathBuf>> {
-        paths(&self.patterns).map_err(|e| self.unlisted(e))
+        paths(&self.patterns, &|note| self.note(note)).map_err(|e| self.unlisted(e))
+    }
+    pub fn note(&self, note: String) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).insert(note);
+    }
+    pub fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
     fn unlisted(&self, e: Error) -> Error {
-        let Span { file, line, column, .. } = &self.span;
-        e.during(format!("{file}:{line}:{column}: the source can't be listed"))
+        self.span.wrap("the source can't be listed", e)
     }
     /// An error about the source as a whole.
     pub fn error(&self, message: impl std::fmt::Display) -> Error {
@@ -250,7 +272,7 @@ impl Root {
     }
 
     fn whole<T>(&self, body: impl FnOnce(&mut Cache) -> T) -> T {
-        let mut cache = self.whole.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut cache = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
         body(cache.get_or_insert_with(|| self.open_cache("digests")))
     }
 
@@ -319,9 +341,7 @@ impl Root {
             return Ok((scanned.collect(), 0));
         }
         self.scan(found, "whole", options, |opened, meter| {
-            let digest = digest_file(&opened.file, opened.validator.bytes, |n| meter.bytes(n))
-                .map_err(|e| Error::io(format!("cannot read {}", opened.key), e))?;
-            Ok(vec![whole(&opened.validator, digest)])
+            Ok(vec![whole(&opened.validator, opened.digest(|n| meter.bytes(n))?)])
         })
     }
 }
@@ -332,7 +352,7 @@ fn whole(validator: &Validator, digest: Digest) -> Part {
 
 /// The digest of a file from its beginning.
 /// `bytes`: its expected length, so that small files need small buffers.
-pub(super) fn digest_file(file: &File, bytes: u64, mut progress: impl FnMut(u64)) -> std::io::Result<Digest> {
+fn digest_file(file: &File, bytes: u64, mut progress: impl FnMut(u64)) -> std::io::Result<Digest> {
     let mut hasher = blake3::Hasher::new();
     let mut piece = vec![0; usize::try_from(bytes).map_or(PIECE, |n| n.saturating_add(1).min(PIECE))];
     let mut at = 0;

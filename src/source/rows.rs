@@ -32,7 +32,7 @@ impl Rows {
         for found in self.root.walk()? {
             let opened = self.root.open(&found.key)?;
             let sheet = Sheet::open(&opened, &found.key, Format::of(&found.key, self.csv))?;
-            let inferred = sheet.infer(&opened, &found.key)?;
+            let inferred = sheet.infer(&opened, &found.key, self.columns.as_deref())?;
             if fields.is_empty() {
                 fields = inferred;
             }

@@ -12,8 +12,9 @@ use crate::source::root::{LIST_AGAIN, Root, changed};
 use crate::source::row::{row_identity, text};
 use crate::source::validator::Validator;
 use crate::source::walk::Found;
-use crate::source::{ListOptions, Listing, lookup, summary, unique};
-use crate::spec::pipeline::Missing;
+use crate::source::{ListOptions, Listing, lookup, summary, too_large, unique};
+use crate::spec::node::Span;
+use crate::spec::pipeline::{self, Missing};
 use crate::spec::template::Template;
 use arrow::array::{Array, ArrayRef, BooleanArray, LargeStringArray, RecordBatch};
 use arrow::compute::{concat_batches, filter_record_batch};
@@ -27,6 +28,8 @@ pub(super) struct Table {
     columns: Option<Vec<String>>,
     key: Option<String>,
     load: Vec<(String, Template)>,
+    /// Where they stand.
+    places: BTreeMap<String, Span>,
     missing: Missing,
 }
 
@@ -34,26 +37,26 @@ pub(super) struct Table {
 type Object = (Validator, Digest);
 
 impl Table {
-    pub fn new(
-        root: Root,
-        columns: Option<Vec<String>>,
-        key: Option<String>,
-        load: &BTreeMap<String, String>,
-        missing: Missing,
-    ) -> Result<Self> {
-        let load = load
+    pub fn new(root: Root, spec: &pipeline::Source) -> Result<Self> {
+        let load = spec
+            .load
             .iter()
             .map(|(name, text)| Ok((name.clone(), Template::parse(local(text)?).map_err(Error::invalid)?)))
             .collect::<Result<_>>()?;
-        Ok(Table { root, columns, key, load, missing })
+        let (columns, key, places) = (spec.columns.clone(), spec.key.clone(), spec.places.clone());
+        Ok(Table { root, columns, key, load, places, missing: spec.missing })
     }
 
     /// The columns of the first table, then those loaded.
     pub fn infer(&self) -> Result<SchemaRef> {
         let found = self.root.walk()?;
         let Some(first) = found.first() else { return Err(self.root.error("there is no table")) };
-        let mut fields = lookup::fields(&self.root.open(&first.key)?, &first.key)?;
+        let mut fields = lookup::fields(&self.root.open(&first.key)?, &first.key, self.columns.as_deref())?;
         for (name, template) in &self.load {
+            if let Some(place) = self.places.get(name).filter(|_| fields.iter().any(|f| f.name() == name)) {
+                let file = &first.key;
+                return Err(place.error(format_args!("{file} has a column {name:?} already; expected another name")));
+            }
             let kind = Kind::of(template.ending());
             fields.push(Field::new(name, kind.data_type(), true));
         }
@@ -101,29 +104,14 @@ impl Table {
         let (objects, hashed_objects) = self.objects(&paths, options)?;
         let there = |path: &Option<String>| path.as_ref().is_some_and(|p| objects.contains_key(p));
         let absent: Vec<bool> = paths.iter().map(|paths| !paths.iter().all(there)).collect();
+        self.note_absent(&absent, |row| {
+            let path = paths[row].iter().find(|p| !there(p)).and_then(|p| p.as_deref());
+            format!("{} ({})", path.unwrap_or("no name"), place(places[row]))
+        });
         let mut keep: Vec<usize> = (0..rows.num_rows()).collect();
-        match self.missing {
-            Missing::Fail if absent.contains(&true) => {
-                let missing = || (0..absent.len()).filter(|&row| absent[row]);
-                let named: Vec<String> = missing()
-                    .take(6)
-                    .map(|row| {
-                        let path = paths[row].iter().find(|p| !there(p)).and_then(|p| p.as_deref());
-                        format!("{} ({})", path.unwrap_or("no name"), place(places[row]))
-                    })
-                    .collect();
-                return Err(Error::not_found(format!(
-                    "{} rows refer to objects that are not below {}: {}; set missing: null or missing: skip to go on without",
-                    missing().count(),
-                    self.root.path.display(),
-                    summary(named.iter().map(String::as_str))
-                )));
-            }
-            Missing::Skip => {
-                keep.retain(|&row| !absent[row]);
-                rows = filter_record_batch(&rows, &BooleanArray::from_iter(absent.iter().map(|a| Some(!a))))?;
-            }
-            Missing::Fail | Missing::Null => {}
+        if self.missing == Missing::Skip {
+            keep.retain(|&row| !absent[row]);
+            rows = filter_record_batch(&rows, &BooleanArray::from_iter(absent.iter().map(|a| Some(!a))))?;
         }
         let carried = rows.project(&(0..carried_columns).collect::<Vec<_>>())?;
         let keys = match &self.key {
@@ -159,6 +147,27 @@ impl Table {
         }
         unique(entries.iter().map(|e| e.key.as_str()), |i| place(places[keep[i]]))?;
         Ok(Listing { entries, carried: Some(carried), hashed: hashed_objects })
+    }
+
+    /// Says how many rows lack an object, and what becomes of them.
+    fn note_absent(&self, absent: &[bool], named: impl Fn(usize) -> String) {
+        let missing = || (0..absent.len()).filter(|&row| absent[row]);
+        let count = missing().count();
+        if count == 0 {
+            return;
+        }
+        let names: Vec<String> = missing().take(6).map(named).collect();
+        let fate = match self.missing {
+            Missing::Fail => "they fail, unless `missing: null` or `missing: skip` is set",
+            Missing::Null => "their values are null",
+            Missing::Skip => "they are left out",
+        };
+        let verb = if count == 1 { "row refers" } else { "rows refer" };
+        self.root.note(format!(
+            "{count} {verb} to objects that are not below {}: {}; {fate}",
+            self.root.path.display(),
+            summary(names.iter().map(String::as_str))
+        ));
     }
 
     /// The path of each object of a row; `None` where a value that it is made of is null.
@@ -237,17 +246,29 @@ impl Table {
                     None => None,
                 };
                 let Some(opened) = opened else {
-                    *error = Some(match path {
-                        Some(path) => format!("{path} is not there"),
-                        None => format!("the row names no object for column {name:?}"),
-                    });
+                    if self.missing == Missing::Fail {
+                        *error = Some(match path {
+                            Some(path) => format!("{path} is not there"),
+                            None => format!("the row names no object for column {name:?}"),
+                        });
+                    }
                     values.push(None);
                     identities.push((name.as_str(), Identity::Absent));
                     continue;
                 };
-                values.push_with(|out| opened.read_all(out))?;
+                let digest = match too_large(opened.validator.bytes) {
+                    Some(reason) => {
+                        *error = Some(format!("{} {reason}", opened.key()));
+                        values.push(None);
+                        opened.digest(|_| ())?
+                    }
+                    None => {
+                        values.push_with(|out| opened.read_all(out))?;
+                        Digest::of(values.last())
+                    }
+                };
                 opened.unchanged()?;
-                identities.push((name.as_str(), self.root.identity(&opened.validator, Digest::of(values.last()))));
+                identities.push((name.as_str(), self.root.identity(&opened.validator, digest)));
                 if schema.field_with_name(name).is_ok_and(|f| f.data_type() == &arrow::datatypes::DataType::LargeUtf8)
                     && let Some(reason) = values.last_to_text()
                 {

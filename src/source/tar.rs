@@ -7,8 +7,6 @@ use std::io::{BufReader, Read, Seek};
 const BLOCK: usize = 512;
 /// Long names and PAX records are held in memory.
 const MOST_EXTENSION_BYTES: u64 = 1 << 20;
-/// Most of one member's bytes that are held in memory.
-const MOST_MEMBER_BYTES: u64 = 4 << 30;
 
 /// Bytes in order, of which some may be passed over.
 pub(super) trait Input: Read {
@@ -137,11 +135,8 @@ impl<R: Input> Tar<R> {
         }
     }
 
-    /// Appends the data of the member to `out`.
+    /// Appends the data of the member to `out`; whether it may be that large is for the caller to know.
     pub fn data(&mut self, out: &mut Vec<u8>) -> Result<()> {
-        if self.data > MOST_MEMBER_BYTES {
-            return Err(self.bad(self.at, "holds more than 4 GiB"));
-        }
         // Grows with what is really there, not with what a header claims.
         let read = self.input.by_ref().take(self.data).read_to_end(out).map_err(|e| self.io(e))? as u64;
         self.at += read;

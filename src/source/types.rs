@@ -3,6 +3,7 @@
 //! `struct{bytes, path}`, class names.
 
 use crate::error::{Error, Result};
+use crate::format::schema::words;
 use arrow::array::{Array, ArrayRef, AsArray, LargeBinaryArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::{can_cast_types, cast};
@@ -29,7 +30,7 @@ fn column(field: &FieldRef, features: Option<&serde_json::Value>, file: &str) ->
         return Err(Error::invalid(format!(
             "{file}: column {:?} is of type {}, which is not understood; leave it out with `columns:`",
             field.name(),
-            field.data_type()
+            words(field.data_type())
         )));
     }
     let mut metadata: HashMap<String, String> = field
@@ -92,7 +93,8 @@ pub(super) fn convert(
         return Ok(column.clone());
     }
     let mismatch = || {
-        Error::invalid(format!("{file}: column {:?} is {}, expected {}", to.name(), column.data_type(), to.data_type()))
+        let (found, expected) = (words(column.data_type()), words(to.data_type()));
+        Error::invalid(format!("{file}: column {:?} is {found}, expected {expected}", to.name()))
     };
     if to.data_type() == &DataType::LargeBinary && is_encoded(column.data_type()) {
         let parts = column.as_struct();

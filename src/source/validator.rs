@@ -50,7 +50,7 @@ pub(super) fn now_ns() -> i64 {
 pub(super) struct Part {
     /// What a sample calls itself; empty where its number says it.
     pub name: String,
-    /// Bytes of the file; for a row group its number and the number after it.
+    /// Bytes of the file, of a compressed archive once decompressed; for a row group its number and the number after it.
     pub start: u64,
     pub end: u64,
     /// Bytes as stored.

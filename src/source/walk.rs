@@ -17,7 +17,7 @@ pub(super) struct Found {
 }
 
 /// The paths that the patterns match, in no order, without a look at what they are.
-pub(super) fn paths(patterns: &Patterns) -> Result<Vec<PathBuf>> {
+pub(super) fn paths(patterns: &Patterns, note: &dyn Fn(String)) -> Result<Vec<PathBuf>> {
     let mut matched = vec![false; patterns.written.len()];
     let mut compressed = vec![None; patterns.written.len()];
     let mut paths: Vec<PathBuf> = Vec::new();
@@ -41,19 +41,29 @@ pub(super) fn paths(patterns: &Patterns) -> Result<Vec<PathBuf>> {
     if let Some(written) = matched.iter().position(|m| !m) {
         return Err(nothing(patterns, written, None, compressed[written].take()));
     }
+    for path in compressed.into_iter().flatten() {
+        if let Some(advice) = path.to_str().and_then(compression::advice) {
+            let name = path.strip_prefix(&patterns.root).unwrap_or(&path).display();
+            note(format!("{name}, and what else is compressed like it, is passed over: {advice}"));
+        }
+    }
     Ok(paths)
 }
 
 /// Every file that the patterns match, sorted by key. A path that isn't there and a pattern that matches nothing are errors.
-pub(super) fn walk(patterns: &Patterns) -> Result<Vec<Found>> {
-    let mut found = paths(patterns)?
+pub(super) fn walk(patterns: &Patterns, note: &(dyn Fn(String) + Sync)) -> Result<Vec<Found>> {
+    let mut found = paths(patterns, note)?
         .into_par_iter()
         .map(|path| -> Result<Option<Found>> {
             let key = key(&patterns.root, &path)?;
             let metadata =
                 std::fs::metadata(&path).map_err(|e| Error::io(format!("cannot look at {}", path.display()), e))?;
-            // Sockets, pipes and devices are nobody's samples, and reading one could wait for ever.
-            Ok(metadata.is_file().then(|| Found { key, validator: Validator::of(&metadata) }))
+            if !metadata.is_file() {
+                // Nobody's sample, and reading one could wait for ever.
+                note(format!("{key} is passed over: it is a pipe, socket or device, not a file"));
+                return Ok(None);
+            }
+            Ok(Some(Found { key, validator: Validator::of(&metadata) }))
         })
         .filter_map(Result::transpose)
         .collect::<Result<Vec<_>>>()?;
@@ -124,7 +134,7 @@ fn read(base: &Path, directory: &Path, globs: &Globs) -> Result<Level> {
         let kind = entry.file_type().map_err(fail)?;
         let link = kind.is_symlink();
         if kind.is_dir() || (link && path.is_dir()) {
-            if !link || !loops(base, &path)? {
+            if !link || !loops(&path)? {
                 level.directories.push(path);
             }
             continue;
@@ -145,14 +155,14 @@ fn read(base: &Path, directory: &Path, globs: &Globs) -> Result<Level> {
 }
 
 /// Whether a link to a directory leads to one that it lies in.
-fn loops(base: &Path, link: &Path) -> Result<bool> {
+fn loops(link: &Path) -> Result<bool> {
     let id = |path: &Path| {
         let metadata =
             std::fs::metadata(path).map_err(|e| Error::io(format!("cannot look at {}", path.display()), e))?;
         Ok::<_, Error>((metadata.dev(), metadata.ino()))
     };
     let target = id(link)?;
-    for above in link.ancestors().skip(1).take_while(|a| a.starts_with(base)) {
+    for above in link.ancestors().skip(1) {
         if id(above)? == target {
             return Ok(true);
         }

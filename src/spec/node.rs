@@ -47,6 +47,11 @@ impl Span {
         let dot = if self.field.is_empty() { "" } else { ": " };
         Error::invalid(format!("{}:{}:{}: {}{dot}{message}", self.file, self.line, self.column, self.field))
     }
+
+    /// An error from elsewhere about what stands here; its kind stays.
+    pub fn wrap(&self, what: &str, error: Error) -> Error {
+        error.during(self.error(what).message())
+    }
 }
 
 impl Node {
@@ -83,6 +88,13 @@ impl Node {
             Value::List(items) => format!("a list of {} items", items.len()),
             Value::Map(_) => "a map".to_owned(),
         }
+    }
+
+    /// A word that is none of a closed set, with the one that may have been meant.
+    pub fn unknown<const N: usize>(&self, word: &str, known: [&str; N]) -> Error {
+        let hint = nearest(word, known.into_iter()).map(|near| format!("; did you mean {near:?}?"));
+        let (known, hint) = (one_of(known), hint.unwrap_or_default());
+        self.span.error(format_args!("expected {known}, found {}{hint}", quote(word)))
     }
 
     /// `expected ..., found ...` at this node.

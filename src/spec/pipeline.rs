@@ -170,6 +170,8 @@ pub struct Source {
     pub key: Option<String>,
     /// Extra columns, made from the key or joined.
     pub fields: BTreeMap<String, Field>,
+    /// Where each of them, and of `load`, stands; those made by hand may stand nowhere.
+    pub places: BTreeMap<String, Span>,
     /// Output column to a template of paths, `{column}` standing for the row's value.
     pub load: BTreeMap<String, String>,
     pub missing: Missing,

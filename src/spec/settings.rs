@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::encoding::{Codec, Container, Encoding};
 use crate::spec::fields::{check, given, one_or_more, text, texts};
-use crate::spec::node::{Node, Value};
+use crate::spec::node::{Node, Value, nearest, quote};
 use crate::spec::pipeline::{EntryOrder, Materialize, OnError, Order, Partition, SourceKind};
 use crate::spec::size;
 
@@ -85,11 +85,23 @@ pub fn read_materialize(root: &Node) -> Result<Materialize> {
         }
     }
     if let Some(format) = given(node, "format") {
-        materialize.container = Some(text(format)?.parse::<Container>().map_err(|e| format.span.error(e.message()))?);
+        let name = text(format)?;
+        let wrong = |_| format.unknown(name, ["arrow", "parquet"]);
+        materialize.container = Some(name.parse::<Container>().map_err(wrong)?);
     }
     if let Some(compression) = given(node, "compression") {
         let wrong = |error: Error| compression.span.error(error.message());
-        let codec = text(compression)?.parse::<Codec>().map_err(wrong)?;
+        let written = text(compression)?;
+        let codec = written.parse::<Codec>().map_err(|error| {
+            let (name, level) = written.split_at(written.find(':').unwrap_or(written.len()));
+            match nearest(name, ["none", "lz4", "zstd", "snappy", "gzip"].into_iter()) {
+                Some(near) if near != name => {
+                    let found = quote(written);
+                    compression.span.error(format_args!("unknown compression {found}; did you mean \"{near}{level}\"?"))
+                }
+                _ => wrong(error),
+            }
+        })?;
         // Parquet takes every codec that there is: where no format is given, it says whether the level is right.
         Encoding::new(materialize.container.unwrap_or(Container::Parquet), codec).map_err(wrong)?;
         materialize.codec = Some(codec);
@@ -103,6 +115,7 @@ pub fn read_on_error(root: &Node) -> Result<OnError> {
         Some(node) => match &node.value {
             Value::Str(word) if word == "fail" => false,
             Value::Str(word) if word == "keep" => true,
+            Value::Str(word) => return Err(node.unknown(word, ["fail", "keep"])),
             _ => return Err(node.expected("fail or keep")),
         },
     };

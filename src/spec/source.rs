@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::spec::fields::{check, given, local, one_or_more, required, text, texts};
-use crate::spec::node::{Node, Value, one_of, quote, suggest};
+use crate::spec::node::{Node, Span, Value, one_of, quote, suggest};
 use crate::spec::pipeline::{Field, IdentityMode, Missing, Source, SourceKind};
 use crate::spec::steps::read_filter;
 use crate::spec::template::{KEY_PLACES, Template};
@@ -94,6 +94,7 @@ pub fn read(node: &Node) -> Result<Source> {
     }
 
     let patterns = one_or_more(patterns, "paths or patterns")?.iter().map(read_path).collect::<Result<Vec<_>>>()?;
+    let mut places = BTreeMap::new();
     let source = Source {
         kind,
         span: kind_key.span.clone(),
@@ -102,8 +103,9 @@ pub fn read(node: &Node) -> Result<Source> {
         columns: given(node, "columns").map(read_columns).transpose()?,
         filter: read_filter(node)?,
         key: given(node, "key").map(|node| text(node).map(str::to_owned)).transpose()?,
-        fields: read_fields(node)?,
-        load: given(node, "load").map(read_load).transpose()?.unwrap_or_default(),
+        fields: read_fields(node, &mut places)?,
+        load: given(node, "load").map(|load| read_load(load, &mut places)).transpose()?.unwrap_or_default(),
+        places,
         missing: read_missing(node)?,
         identity: read_identity(node)?,
     };
@@ -145,7 +147,7 @@ fn read_identity(node: &Node) -> Result<IdentityMode> {
 }
 
 /// `fields:` and `join:` together.
-fn read_fields(source: &Node) -> Result<BTreeMap<String, Field>> {
+fn read_fields(source: &Node, places: &mut BTreeMap<String, Span>) -> Result<BTreeMap<String, Field>> {
     let mut fields = BTreeMap::new();
     if let Some(node) = given(source, "fields") {
         let Value::Map(pairs) = &node.value else {
@@ -154,6 +156,8 @@ fn read_fields(source: &Node) -> Result<BTreeMap<String, Field>> {
         for (key, value) in pairs {
             check_column(&key.name).map_err(|problem| key.span.error(problem))?;
             fields.insert(key.name.clone(), read_field(value)?);
+            let place = value.get("join").map_or(&key.span, |table| &table.span);
+            places.insert(key.name.clone(), place.clone());
         }
     }
     let Some(node) = given(source, "join") else { return Ok(fields) };
@@ -174,6 +178,7 @@ fn read_fields(source: &Node) -> Result<BTreeMap<String, Field>> {
                     .span
                     .error(format_args!("the column {name:?} is already made by another field or join")));
             }
+            places.insert(name, join.span_of("table").clone());
         }
     }
     Ok(fields)
@@ -228,7 +233,7 @@ fn read_template(node: &Node) -> Result<String> {
     Ok(text.to_owned())
 }
 
-fn read_load(node: &Node) -> Result<BTreeMap<String, String>> {
+fn read_load(node: &Node, places: &mut BTreeMap<String, Span>) -> Result<BTreeMap<String, String>> {
     let Value::Map(pairs) = &node.value else {
         return Err(node.expected("a map of columns to paths, such as {image: \"images/{file}\"}"));
     };
@@ -241,6 +246,7 @@ fn read_load(node: &Node) -> Result<BTreeMap<String, String>> {
             return Err(value.expected("a path with the name of a column in braces, such as \"images/{file}\""));
         }
         load.insert(key.name.clone(), path);
+        places.insert(key.name.clone(), key.span.clone());
     }
     Ok(load)
 }

@@ -393,11 +393,27 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "source: {files: a}\nmaterialize: {format: parqet}",
-        "2:23: materialize.format: unknown format \"parqet\"; expected arrow or parquet",
+        "2:23: materialize.format: expected arrow or parquet, found \"parqet\"; did you mean \"parquet\"?",
     ),
     (
         "source: {files: a}\nmaterialize: {compression: brotli}",
         "2:28: materialize.compression: unknown compression \"brotli\"; expected none, lz4, zstd:LEVEL, snappy or gzip:LEVEL",
+    ),
+    (
+        "source: {files: a}\nmaterialize: {compression: ztsd:5}",
+        "2:28: materialize.compression: unknown compression \"ztsd:5\"; did you mean \"zstd:5\"?",
+    ),
+    (
+        "source: {files: a}\nmaterialize: {compression: zstd:x}",
+        "2:28: materialize.compression: unknown compression \"zstd:x\"; expected none, lz4, zstd:LEVEL, snappy or gzip:LEVEL",
+    ),
+    (
+        "source: {files: a}\non_error: kep",
+        "2:11: on_error: expected fail or keep, found \"kep\"; did you mean \"keep\"?",
+    ),
+    (
+        "source: {files: a, identity: contents}",
+        "1:30: source.identity: expected content, etag or stat, found \"contents\"; did you mean \"content\"?",
     ),
     (
         "source: {files: a}\nmaterialize: {format: arrow, compression: snappy}",

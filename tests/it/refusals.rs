@@ -222,4 +222,50 @@ fn a_damaged_store_that_cannot_be_written_is_read_and_said_to_need_a_repair() {
         assert_eq!(at(arguments).0, 0, "{arguments:?}");
     }
     assert_eq!(at(&read).1, sound);
+fn what_is_no_small_file_is_refused_before_it_is_read() {
+    let dataset = Dataset::with_photos(PHOTOS, 4);
+    let at = dataset.path();
+    let check = |file: &str, words: &[&str]| {
+        let (code, _, err) = run(at, &["check", file]);
+        assert!(code == 1 && words.iter().all(|word| err.contains(word)), "{file}: {code} {err}");
+    };
+    let utf16 = PHOTOS.encode_utf16().flat_map(u16::to_le_bytes);
+    std::fs::write(at.join("utf16.yaml"), [0xff, 0xfe].into_iter().chain(utf16).collect::<Vec<_>>()).unwrap();
+    std::fs::create_dir(at.join("folder.yaml")).unwrap();
+    File::create(at.join("huge.yaml")).unwrap().set_len(1 << 40).unwrap();
+    assert!(Command::new("mkfifo").arg(at.join("pipe.yaml")).status().unwrap().success());
+    let cases: [(&str, &[&str]); 6] = [
+        ("utf16.yaml", &["utf16.yaml", "UTF-16; convert it to UTF-8"]),
+        ("folder.yaml", &["folder.yaml is a directory; expected a file"]),
+        ("huge.yaml", &["huge.yaml has more than 4194304 bytes"]),
+        ("pipe.yaml", &["pipe.yaml is a pipe, socket or device"]),
+        ("/dev/zero", &["/dev/zero is a pipe, socket or device"]),
+        ("none.yaml", &["`forebay init` writes one"]),
+    ];
+    cases.iter().for_each(|(file, words)| check(file, words));
+    let (code, _, err) = run(at, &["show", "pipe.yaml"]);
+    assert!(code == 1 && err.contains("pipe.yaml is a pipe"), "{code} {err}");
+    // What a pipeline file names, alike.
+    for classes in ["pipe.yaml", "/dev/zero", "folder.yaml"] {
+        std::fs::write(&dataset.file, PHOTOS.replace("[cat, dog, owl]", classes)).unwrap();
+        check(
+            FILE,
+            &["pipeline.yaml:9:44: ", &format!("can't read the classes in \"{classes}\""), "; expected a file"],
+        );
+    }
+    for table in ["pipe.csv", "/dev/zero.csv"] {
+        let _ = std::fs::rename(at.join("pipe.yaml"), at.join("pipe.csv"));
+        let join = format!("label: {{ join: {table}, on: file, column: label }}");
+        std::fs::write(&dataset.file, PHOTOS.replace("label: \"{parent}\"", &join)).unwrap();
+        check(FILE, &["pipeline.yaml:5:", table]);
+    }
+}
+
+#[test]
+fn more_threads_than_any_machine_has_are_refused() {
+    let dataset = Dataset::with_photos(PHOTOS, 4);
+    for jobs in ["1000000", "-1", "many"] {
+        let (code, _, err) = run(dataset.path(), &["check", FILE, &format!("--jobs={jobs}")]);
+        assert!(code == 2 && err.contains("expected a number of threads from 0 (all in one) to 1024"), "{code} {err}");
+    }
 }

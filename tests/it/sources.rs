@@ -35,6 +35,7 @@ impl Place {
             filter: None,
             key: None,
             fields: BTreeMap::new(),
+            places: BTreeMap::new(),
             load: BTreeMap::new(),
             missing: Missing::Fail,
             identity: IdentityMode::Content,

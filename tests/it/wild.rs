@@ -322,6 +322,32 @@ fn columns_of_every_type_round_trip_through_both_containers() {
     }
 }
 
+#[test]
+fn an_archive_too_large_to_hold_is_stored_but_not_read_without_a_stage() {
+    let dataset =
+        Dataset::new("name: big\nsource: { tar: big.tar.zst }\nsteps: [ table.select: { columns: [cls] } ]\n");
+    let mut tar = tar::Builder::new(zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap());
+    for name in ["a.bin", "a.cls", "b.bin", "b.cls", "c.bin", "c.cls"] {
+        let bytes = if name.ends_with("bin") { 400 << 20 } else { 1 };
+        let mut header = tar::Header::new_gnu();
+        header.set_size(bytes);
+        tar.append_data(&mut header, name, std::io::Read::take(std::io::repeat(b'7'), bytes)).unwrap();
+    }
+    let bytes = tar.into_inner().unwrap().finish().unwrap();
+    fs::write(dataset.path().join("big.tar.zst"), &bytes).unwrap();
+    let checked = succeed(dataset.path(), &["check", "pipeline.yaml"]);
+    for words in ["at most 2.1 GB of source bytes", "big.tar.zst holds 1.3 GB decompressed"] {
+        assert!(checked.contains(words), "{words:?} is not in {checked}");
+    }
+    let read = || forebay(dataset.path(), &["read", "pipeline.yaml", "--jobs", "1"]);
+    let refused = String::from_utf8(read().stderr).unwrap();
+    for words in ["no stage of big.tar.zst is stored", "more than 1.1 GB", "forebay materialize"] {
+        assert!(refused.contains(words), "{words:?} is not in {refused}");
+    }
+    succeed(dataset.path(), &["materialize", "pipeline.yaml", "--yes"]);
+    assert!(read().status.success());
+}
+
 /// Set for the process whose memory is watched: the directory of its dataset.
 const WATCHED: &str = "FOREBAY_TEST_MEMORY";
 

@@ -66,6 +66,8 @@ pub const TARGETS: &[Target] = &[
             "-0",
             "\\ud800",
             "18446744073709551615",
+            "-99999999999999999999",
+            "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
             "\u{feff}",
         ],
         open: || files(SourceKind::Jsonl, "a.jsonl", <[u8]>::to_vec),
@@ -73,7 +75,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "csv",
         corpus: || vec![b"id,text,ratio\n1,\"a\n\"\"b\"\"\",0.5\n2,,-1e3\r\n\n3,x\n007,true,nan\n".to_vec()],
-        tokens: &[",", "\"", "\n", "\r\n", "\"\"", "1e999", "-0", "9223372036854775808", "\u{feff}", "true"],
+        tokens: &[",", "\"", "\n", "\r", "\r\n", "\"\"", "1e999", "-0", "9223372036854775808", "\u{feff}", "true"],
         open: || files(SourceKind::Csv, "a.csv", <[u8]>::to_vec),
     },
     Target {
@@ -113,6 +115,7 @@ impl Place {
             filter: None,
             key: None,
             fields: BTreeMap::new(),
+            places: BTreeMap::new(),
             load: BTreeMap::new(),
             missing: Missing::Fail,
             identity: IdentityMode::Content,

@@ -5,6 +5,7 @@ use super::normal;
 use super::tensor::{self, DType, Kind, shape_column};
 use crate::error::{Error, Result};
 use crate::format::encoding::Container;
+use crate::format::schema::words;
 use arrow::array::{Array, ArrayRef, AsArray, GenericListArray, Int32Array, LargeBinaryArray, RecordBatch};
 use arrow::array::{ArrayData, FixedSizeListArray, RecordBatchOptions, make_array};
 use arrow::buffer::{Buffer, MutableBuffer, OffsetBuffer};
@@ -185,11 +186,13 @@ fn storable(column: &str, data_type: &DataType) -> Result<()> {
     match data_type {
         Utf8View | BinaryView | ListView(_) | LargeListView(_) | Union(..) | RunEndEncoded(..) | Interval(_) => {
             Err(Error::invalid(format!(
-                "column {column:?} of type {data_type} can't be stored; cast it (`table.cast`), for example to large_utf8, or leave it out (`table.select`)"
+                "column {column:?} of type {} can't be stored; cast it (`table.cast`), for example to text, or leave it out (`table.select`)",
+                words(data_type)
             )))
         }
         FixedSizeList(_, size) | FixedSizeBinary(size) if *size < 1 => Err(Error::invalid(format!(
-            "column {column:?} of type {data_type} can't be stored: its values have no elements; leave it out (`table.select`)"
+            "column {column:?} of type {} can't be stored: its values have no elements; leave it out (`table.select`)",
+            words(data_type)
         ))),
         Struct(fields) if fields.is_empty() => Err(Error::invalid(format!(
             "column {column:?} can't be stored: a struct without fields; leave it out (`table.select`)"
@@ -224,7 +227,7 @@ fn stored_type(data_type: &DataType, container: Container) -> DataType {
 fn cast(array: &ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
     let options = CastOptions { safe: false, ..Default::default() };
     arrow::compute::cast_with_options(array, data_type, &options)
-        .map_err(|error| Error::invalid(format!("values can't be stored as {data_type}")).caused_by(error))
+        .map_err(|error| Error::invalid(format!("values can't be stored as {}", words(data_type))).caused_by(error))
 }
 
 /// The one buffer of an array of numbers, from its first element on.

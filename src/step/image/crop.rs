@@ -126,7 +126,7 @@ pub fn center_crop(image: Image, size: Size, pad: bool, out: &mut Vec<u8>) -> Re
     let wide = width.max(size.width);
     let window = Window { top: above, left: beside, height, width };
     let zeros = vec![0; image.pixel_bytes()];
-    extend(image, [tall, wide], window, &zeros, &mut extended);
+    extend(image, [tall, wide], window, &zeros, &mut extended)?;
     let shape = Shape { height: tall, width: wide, ..image.shape };
     let image = Image::new(shape, image.depth, &extended).ok_or("an extended image of another size")?;
     let (top, left) = (half_to_even(tall - size.height), half_to_even(wide - size.width));

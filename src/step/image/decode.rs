@@ -209,6 +209,7 @@ fn check_pixels(height: usize, width: usize, bytes: usize, densest: u64, options
             options.max_pixels
         ));
     }
+    super::pixels::check_bytes(height, width, options.layout.channels() * options.depth.bytes())?;
     if pixels > densest.saturating_mul(bytes as u64) {
         return Err(format!(
             "the header says [{height}, {width}], which {bytes} bytes can't hold; the file is cut short"

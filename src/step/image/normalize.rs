@@ -1,6 +1,6 @@
 //! `image.normalize`: integers to floats, scaled to 0..1, less a mean, divided by a deviation.
 
-use super::pixels::{Depth, Image};
+use super::pixels::{Depth, Image, check_bytes};
 use super::rows::{Bound, Cell, Column, Kernel, Reason, Row, Selection, Takes, Target};
 use super::settings::{Names, PerChannel};
 use crate::error::Result;
@@ -114,6 +114,11 @@ impl Kernel for Normalize {
     fn write(&self, _: &(), cell: Cell, _: &Column, out: &mut Vec<u8>) -> Result<[usize; 3], Reason> {
         let image = cell.image()?;
         let [height, width, channels] = image.shape.dims();
+        let value = match self.dtype {
+            FloatType::Float32 => 4,
+            FloatType::Float16 => 2,
+        };
+        check_bytes(height, width, channels * value)?;
         let (mean, std) = (self.mean.of(channels)?, self.std.of(channels)?);
         let scales: Vec<Scale> =
             mean.iter().zip(&std).map(|(mean, std)| Scale { mean: *mean as f32, std: *std as f32 }).collect();

@@ -1,13 +1,13 @@
 //! `image.pad`: images extended at their edges.
 
-use super::pixels::{Depth, Image, Shape, Window};
+use super::pixels::{Depth, Image, Shape, Window, check_bytes};
 use super::rows::{Bound, Cell, Column, Kernel, Reason, Row, Selection, Takes};
-use super::settings::{MAX_SIDE, Names, PerChannel, Size};
+use super::settings::{MAX_SIDE, Names, PerChannel, Size, one_or_list};
 use crate::error::Result;
 use crate::step::registry::{Build, Definition};
 use crate::step::{Purity, Step};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 
 pub const DEFINITION: Definition = Definition {
@@ -71,11 +71,19 @@ pub struct Edges {
     right: usize,
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected [top, left, bottom, right], or one number for all")]
+#[derive(JsonSchema)]
+#[schemars(untagged)]
 enum EdgesForm {
     All(u32),
     Each([u32; 4]),
+}
+
+impl<'de> Deserialize<'de> for EdgesForm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        one_or_list(deserializer, "[top, left, bottom, right], or one number for all", EdgesForm::All, |edges| {
+            Some(EdgesForm::Each(edges.try_into().ok()?))
+        })
+    }
 }
 
 impl TryFrom<EdgesForm> for Edges {
@@ -177,12 +185,19 @@ impl Kernel for Pad {
         };
         let value = if column.mask { &self.mask_value } else { &self.value };
         let pixel = pixel(value, channels, image.depth)?;
-        Ok(extend(image, size, Window { top, left, height, width }, &pixel, out).dims())
+        extend(image, size, Window { top, left, height, width }, &pixel, out).map(Shape::dims)
     }
 }
 
 /// Appends an image of `[height, width]` filled with `pixel`, in which the image itself lies at `window`.
-pub fn extend(image: Image, [height, width]: [usize; 2], window: Window, pixel: &[u8], out: &mut Vec<u8>) -> Shape {
+pub fn extend(
+    image: Image,
+    [height, width]: [usize; 2],
+    window: Window,
+    pixel: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<Shape, Reason> {
+    check_bytes(height, width, pixel.len())?;
     let fill = |pixels: usize, out: &mut Vec<u8>| match pixel {
         [first, rest @ ..] if rest.iter().all(|byte| byte == first) => {
             out.resize(out.len() + pixels * pixel.len(), *first);
@@ -197,5 +212,5 @@ pub fn extend(image: Image, [height, width]: [usize; 2], window: Window, pixel: 
         fill(width - window.left - window.width, out);
     }
     fill((height - window.top - window.height) * width, out);
-    Shape { height, width, channels: image.shape.channels }
+    Ok(Shape { height, width, channels: image.shape.channels })
 }

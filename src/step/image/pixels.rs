@@ -1,6 +1,20 @@
 //! What the kernels work on: an image's shape and bytes, windows of it, and moving its pixels about without changing
 //! them. Kernels append their output to a `Vec<u8>`, so that rows are written where they stay.
 
+/// Most bytes of an image, between two passes over it too: arrays pass no more.
+pub const MOST_BYTES: usize = 1 << 30;
+
+/// Why `[height, width]` pixels of so many bytes can't be made; asked before memory is.
+pub fn check_bytes(height: usize, width: usize, pixel_bytes: usize) -> Result<(), String> {
+    let sides = [height, width, pixel_bytes];
+    match sides.into_iter().try_fold(1usize, usize::checked_mul) {
+        Some(bytes) if bytes <= MOST_BYTES => Ok(()),
+        _ => {
+            Err(format!("[{height}, {width}] pixels of {pixel_bytes} bytes are more than 1 GiB, the most of an image"))
+        }
+    }
+}
+
 /// Height, width and channels of an image in HWC order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {

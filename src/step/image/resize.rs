@@ -2,7 +2,7 @@
 
 use super::convert::multiply;
 use super::convolve::convolve;
-use super::pixels::{Depth, Image, Shape, Window};
+use super::pixels::{Depth, Image, Shape, Window, check_bytes};
 use super::rows::{Bound, Cell, Column, Kernel, Reason, Row, Selection, Takes};
 use super::settings::{MAX_SIDE, Names, Size};
 use crate::error::Result;
@@ -177,6 +177,7 @@ impl Workspace {
         if [height, width] == [window.height, window.width] {
             return Ok(image.crop(window, out));
         }
+        check_bytes(height, width, image.pixel_bytes())?;
         if filter == Filter::Nearest {
             return Ok(nearest(image, window, [height, width], out));
         }
@@ -242,6 +243,13 @@ fn triangle<P: PixelTrait>(
     to: &mut [u8],
 ) -> Result<(), Reason> {
     let side = |pixels: usize| u32::try_from(pixels).map_err(|_| "a side of more than 2^32 pixels".to_owned());
+    // This resizer's first pass is along rows, however long and thin the image is; `convolve` takes the smaller way.
+    check_bytes(window.height, to_width, image.pixel_bytes()).map_err(|reason| {
+        let (h, w) = (window.height, window.width);
+        format!(
+            "on the way from [{h}, {w}] to [{to_height}, {to_width}]: {reason}; crop the image, or use another filter"
+        )
+    })?;
     let Shape { height, width, .. } = image.shape;
     let from = TypedImageRef::<P>::from_buffer(side(width)?, side(height)?, image.bytes()).map_err(text)?;
     let Window { top, left, height, width } = window;

@@ -1,10 +1,11 @@
 //! What all image steps share: binding to columns, the loop over rows, and building the output columns. A step's own
 //! file has its parameters and a `Kernel`, which writes one row.
 
-use super::pixels::{Depth, Image, Shape};
+use super::pixels::{Depth, Image, MOST_BYTES, Shape, check_bytes};
 use super::settings::Names;
 use crate::error::{Error, Result};
 use crate::format::canonical;
+use crate::format::schema::words;
 use crate::format::shard::tensor::{self, DType, Kind, View};
 use crate::format::{ERROR, KEY};
 use crate::step::random::Stream;
@@ -171,7 +172,7 @@ pub struct Bound {
 
 impl Bound {
     /// Finds the columns (and notes them in the selection, so that the parameters hashed name them) and settles the
-    /// output schema with `target`, whose errors stand at the step.
+    /// output schema with `target`, whose errors say their own place.
     pub fn new(
         build: &Build,
         (name, version, purity): (&'static str, u32, Purity),
@@ -214,7 +215,13 @@ impl Bound {
                 )));
             }
             let mask = masks.contains(name);
-            let target = target(&Input { mask, image }).map_err(|e| build.span.error(e.chain()))?;
+            let target = target(&Input { mask, image })?;
+            if let Target::Tensor(dtype, dims) = &target {
+                // What isn't known yet is at least 1.
+                let [a, b, c] = dims.map(|side| side.unwrap_or(1));
+                check_bytes(a, b, c.saturating_mul(dtype.bytes()))
+                    .map_err(|reason| build.params.span_of("size").error(reason))?;
+            }
             let field = Arc::new(target.field(to).map_err(|e| build.span.error(e.chain()))?);
             let output = match input.index_of(to) {
                 Ok(output) if output == index => {
@@ -261,7 +268,7 @@ impl Takes {
     }
     const fn describe(self) -> &'static str {
         match self {
-            Takes::Encoded => "a column of encoded images (large_binary)",
+            Takes::Encoded => "a column of encoded images (bytes)",
             Takes::Images => "a column of images (uint8 or uint16 tensors of height, width and channels)",
         }
     }
@@ -286,7 +293,7 @@ fn describe(field: &Field) -> String {
     match tensor::kind(field) {
         Ok(Kind::Fixed { dtype, shape }) => format!("{} tensors of shape {shape:?}", dtype.name()),
         Ok(Kind::Variable { dtype, ndim, .. }) => format!("{} tensors of {ndim} dimensions", dtype.name()),
-        _ => field.data_type().to_string(),
+        _ => words(field.data_type()),
     }
 }
 
@@ -357,6 +364,13 @@ impl<K: Kernel> Step for ImageStep<K> {
             .iter()
             .map(|c| Reader::new(bound.input.field(c.input), batch.column(c.input)))
             .collect::<Result<Vec<_>>>()?;
+        for target in columns.iter().map(|c| &c.target) {
+            if batch.num_rows() > 1
+                && target.fixed_bytes().is_some_and(|b| b.saturating_mul(batch.num_rows()) > MOST_BYTES)
+            {
+                return Err(Error::invalid("a batch of images would be more than 1 GiB; use smaller batches"));
+            }
+        }
         let mut sinks: Vec<Sink> = columns.iter().map(|c| Sink::new(&c.target, batch.num_rows())).collect();
         let mut failures: Vec<(usize, Reason)> = Vec::new();
         let mut cells = Vec::with_capacity(columns.len());

@@ -1,7 +1,9 @@
 //! What parameters of several image steps are made of: column names, sizes, and how many may be given.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::{self, IntoDeserializer, SeqAccess, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::fmt;
 
 /// The longest side that a size may name.
 pub const MAX_SIDE: u32 = 65_535;
@@ -58,11 +60,61 @@ pub struct Size {
     pub width: usize,
 }
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected [height, width], or one number for a square")]
+#[derive(JsonSchema)]
+#[schemars(untagged)]
 enum SizeForm {
     Square(u32),
     Sides([u32; 2]),
+}
+
+impl<'de> Deserialize<'de> for SizeForm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        one_or_list(deserializer, "[height, width], or one number for a square", SizeForm::Square, |sides| {
+            Some(SizeForm::Sides(sides.try_into().ok()?))
+        })
+    }
+}
+
+/// One value or a list of them; unlike with an untagged enum, what is wrong with an item is said at its place.
+pub fn one_or_list<'de, D: Deserializer<'de>, T: Deserialize<'de>, F>(
+    deserializer: D,
+    expected: &'static str,
+    one: fn(T) -> F,
+    list: fn(Vec<T>) -> Option<F>,
+) -> Result<F, D::Error> {
+    struct Form<T, F> {
+        expected: &'static str,
+        one: fn(T) -> F,
+        list: fn(Vec<T>) -> Option<F>,
+    }
+    impl<T, F> Form<T, F> {
+        fn wrong<E: de::Error>(&self, found: Unexpected) -> E {
+            E::invalid_type(found, &self.expected)
+        }
+    }
+    impl<'de, T: Deserialize<'de>, F> Visitor<'de> for Form<T, F> {
+        type Value = F;
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            f.write_str(self.expected)
+        }
+        fn visit_i64<E: de::Error>(self, value: i64) -> Result<F, E> {
+            let read: Result<T, E> = T::deserialize(value.into_deserializer());
+            read.map(self.one).map_err(|_| self.wrong(Unexpected::Signed(value)))
+        }
+        fn visit_f64<E: de::Error>(self, value: f64) -> Result<F, E> {
+            let read: Result<T, E> = T::deserialize(value.into_deserializer());
+            read.map(self.one).map_err(|_| self.wrong(Unexpected::Float(value)))
+        }
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<F, A::Error> {
+            let mut read = Vec::new();
+            while let Some(item) = items.next_element()? {
+                read.push(item);
+            }
+            let count = read.len();
+            (self.list)(read).ok_or_else(|| de::Error::invalid_length(count, &self.expected))
+        }
+    }
+    deserializer.deserialize_any(Form { expected, one, list })
 }
 
 impl TryFrom<SizeForm> for Size {
@@ -72,8 +124,10 @@ impl TryFrom<SizeForm> for Size {
             SizeForm::Square(side) => [side; 2],
             SizeForm::Sides(sides) => sides,
         };
-        if let Some(side) = sides.into_iter().find(|side| !(1..=MAX_SIDE).contains(side)) {
-            return Err(format!("expected sides from 1 to {MAX_SIDE} pixels, found {side}"));
+        for (name, side) in ["height", "width"].into_iter().zip(sides) {
+            if !(1..=MAX_SIDE).contains(&side) {
+                return Err(format!("expected a {name} from 1 to {MAX_SIDE} pixels, found {side}"));
+            }
         }
         Ok(Size { height: sides[0] as usize, width: sides[1] as usize })
     }
@@ -90,11 +144,19 @@ impl From<Size> for [u32; 2] {
 #[serde(from = "PerChannelForm", into = "Vec<f64>")]
 pub struct PerChannel(Vec<f64>);
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a number, or a list of one for each channel")]
+#[derive(JsonSchema)]
+#[schemars(untagged)]
 enum PerChannelForm {
     All(f64),
     Each(Vec<f64>),
+}
+
+impl<'de> Deserialize<'de> for PerChannelForm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        one_or_list(deserializer, "a number, or a list of one for each channel", PerChannelForm::All, |values| {
+            Some(PerChannelForm::Each(values))
+        })
+    }
 }
 
 impl PerChannel {

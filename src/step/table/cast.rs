@@ -10,6 +10,7 @@ mod element;
 use super::{Failures, errors, find, finish, key};
 use crate::error::{Error, Result};
 use crate::format::canonical;
+use crate::format::schema::words;
 use crate::format::shard::tensor;
 use crate::step::registry::{Build, Definition};
 use crate::step::{Cardinality, Context, Info, Output, Purity, Step};
@@ -99,7 +100,8 @@ fn build(request: &Build) -> Result<Arc<dyn Step>> {
         let castable =
             if is_tensor { *dtype != Dtype::Bool } else { !matches!(field.data_type(), DataType::Struct(_)) };
         let Some(cast) = cast_type(field.data_type(), &target).filter(|_| castable) else {
-            let message = format!("can't cast the column {name:?} of type {} to {target}", field.data_type());
+            let message =
+                format!("can't cast the column {name:?} of type {} to {}", words(field.data_type()), words(&target));
             let hint = "expected numbers, bool or texts, lists of numbers or bool, or tensors of numbers";
             return Err(node.span_of(name).error(format!("{message}; {hint}")));
         };

@@ -3,7 +3,9 @@
 use super::{Failures, element, find, finish, refuse_reserved};
 use crate::error::{Error, Result};
 use crate::format::canonical;
+use crate::format::schema::words;
 use crate::id::Digest;
+use crate::io::read_small;
 use crate::spec::node::nearest;
 use crate::step::registry::{Build, Definition};
 use crate::step::{Cardinality, Context, Info, Output, Purity, Step};
@@ -16,8 +18,6 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::io::Read;
-use std::path::Path;
 use std::sync::Arc;
 
 pub(super) const DEFINITION: Definition = Definition {
@@ -111,7 +111,8 @@ fn build(request: &Build) -> Result<Arc<dyn Step>> {
             _ => Form::Number,
         },
         other => {
-            let message = format!("the column {:?} is of type {other}; expected texts or integers", params.column);
+            let message =
+                format!("the column {:?} is of type {}; expected texts or integers", params.column, words(other));
             return Err(column_span.error(message));
         }
     };
@@ -189,23 +190,11 @@ fn read_classes(classes: &Classes, request: &Build) -> Result<Vec<String>> {
             Err(node.span.error(format!("{message} a line (commands that list the source resolve it)")))
         }
         Classes::File(name) => {
-            let text = read_bounded(&request.base.join(name))
+            let text = read_small(&request.base.join(name), MAX_FILE_BYTES)
                 .map_err(|error| node.span.error(format!("can't read the classes in {name:?}")).caused_by(error))?;
             parse_classes(&text).map_err(|error| node.span.error(format!("{name}: {}", error.message())))
         }
     }
-}
-
-fn read_bounded(path: &Path) -> Result<Vec<u8>> {
-    let shown = path.display();
-    let file = std::fs::File::open(path).map_err(|e| Error::io(format!("can't open {shown}"), e))?;
-    let mut bytes = Vec::new();
-    let read = file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(|e| Error::io(format!("can't read {shown}"), e))?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(Error::invalid(format!("{shown} is larger than {MAX_FILE_BYTES} bytes")));
-    }
-    Ok(bytes)
 }
 
 /// The names in a file of classes: UTF-8, one a line, number 0 first; a byte-order mark and CR before LF are no part of

@@ -287,7 +287,7 @@ fn label_index_reads_dictionaries_and_says_what_is_wrong() {
     for (params, expected) in [
         ("{ column: label, classes: auto }", "`classes: auto` has not been resolved yet"),
         ("{ column: lable, classes: [a] }", "did you mean \"label\"?"),
-        ("{ column: x, classes: [a] }", "is of type Float32; expected texts or integers"),
+        ("{ column: x, classes: [a] }", "is of type float32; expected texts or integers"),
         ("{ column: label, classes: [a], to: x }", "there is a column \"x\" already"),
         ("{ column: label, classes: [a], to: _x }", "begins with `_`"),
         ("{ column: label, classes: [a, b, a] }", "t.yaml:1:40: step.classes: the class \"a\" stands twice"),

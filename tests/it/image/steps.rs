@@ -309,7 +309,22 @@ fn what_can_not_be_is_refused_at_its_place() {
     check("image.decode", "column: image", &photo, "expected a column of encoded images");
     check("image.resize", "{size: 4}", &two, "no column fits");
     check("image.resize", "", &photo, "expected either shorter_side: PIXELS or size: [HEIGHT, WIDTH]");
-    check("image.resize", "{size: [4, 0]}", &photo, "expected sides from 1 to 65535 pixels, found 0");
+    check("image.resize", "{size: [4, 0]}", &photo, "1:8: size: expected a width from 1 to 65535 pixels, found 0");
+    check("image.resize", "{size: [4, big]}", &photo, "1:12: size: expected an integer, found \"big\"");
+    check(
+        "image.resize",
+        "{size: [4, 4, 4]}",
+        &photo,
+        "1:8: size: expected [height, width], or one number for a square",
+    );
+    check("image.pad", "{padding: [1, 2.5, 3, 4]}", &photo, "1:15: padding: expected an integer, found 2.5");
+    check("image.normalize", "{mean: [0.5, x]}", &photo, "1:14: mean: expected a number, found \"x\"");
+    check(
+        "image.normalize",
+        "{mean: [0.5, 1]}",
+        &photo,
+        "test.yaml:1:8: mean: 2 values are given for 3 channels; expected 1 or 3",
+    );
     check("image.resize", "{size: big}", &photo, "expected [height, width], or one number for a square");
     check("image.resize", "{size: 4, masks: [mask]}", &photo, "expected masks to be among the columns");
     check("image.resize", "{size: 4, to: file}", &photo, "there is a column \"file\" already");
@@ -331,4 +346,44 @@ fn what_can_not_be_is_refused_at_its_place() {
         &floats,
         "is float32 tensors of shape [1, 1, 3]; expected a column of images",
     );
+}
+
+/// Sizes that would take gigabytes are refused before memory is asked for.
+#[test]
+fn what_would_be_too_large_is_refused() {
+    let thin = batch(vec![ragged("image", 3, &[Some((60_000, 1, vec![7; 180_000]))])]);
+    let fails = |step: &str, params: &str, expected: &str| {
+        let found = outcomes(&apply(step, params, &thin), "image").remove(0).unwrap_err();
+        assert_eq!(found, expected, "{step} {params}");
+    };
+    let most = "are more than 1 GiB, the most of an image";
+    let long = format!("[6000000, 100] pixels of 3 bytes {most}");
+    fails("image.resize", "{shorter_side: 100, max_side: 60000000}", &long);
+    let path = format!("on the way from [60000, 1] to [10, 6000]: [60000, 6000] pixels of 3 bytes {most}");
+    fails("image.resize", "size: [10, 6000]", &format!("{path}; crop the image, or use another filter"));
+    let other = single(&apply("image.resize", "{size: [10, 6000], filter: bicubic}", &thin), "image");
+    assert_eq!(other, (vec![10, 6000, 3], vec![7; 180_000]));
+    fails("image.pad", "padding: [0, 6000, 0, 0]", &format!("[60000, 6001] pixels of 3 bytes {most}"));
+    let pad = "{size: [1, 6000], pad: true}";
+    fails("image.center_crop", pad, &format!("[60000, 6000] pixels of 3 bytes {most}"));
+
+    let known = batch(vec![fixed("image", DType::U8, [2, 2, 3], &[vec![7; 12]])]);
+    for (step, params, column) in [
+        ("image.resize", "{size: [65535, 65535]}", 8),
+        ("image.pad", "{size: [65535, 65535]}", 8),
+        ("image.center_crop", "{size: 65535}", 8),
+        ("image.random_crop", "{size: [65535, 65535]}", 8),
+        ("image.random_resized_crop", "{size: [65535, 65535]}", 8),
+        ("image.pad", "{padding: 60000}", 1),
+        ("image.resize", "{shorter_side: 60000, max_side: 65535}", 1),
+    ] {
+        let found = build(step, params, &known).unwrap_err();
+        let message = found.message();
+        assert!(message.starts_with(&format!("test.yaml:1:{column}: ")) && message.contains(most), "{step}: {message}");
+    }
+    // Many of what fits alone are computed fewer at a time.
+    let many = batch(vec![fixed("image", DType::U8, [2, 2, 3], &vec![vec![7; 12]; 64])]);
+    let step = build("image.pad", "size: [8000, 8000]", &many).unwrap();
+    assert_eq!(step.apply(&many, context()).unwrap_err().kind(), forebay::error::Kind::Invalid);
+    assert_eq!(step.apply(&many.slice(0, 1), context()).unwrap().batch.num_rows(), 1);
 }

@@ -267,3 +267,65 @@ fn types_come_from_the_first_samples_and_others_fail_alone() {
     assert_eq!(bytes(&batch, "seg.png")[0], Some(b"s".to_vec()));
     assert_eq!(failed(&batch), [2, 3]);
 }
+
+/// A member that claims to hold so many zeros, and holds them.
+fn zeros(out: &mut impl Write, name: &str, bytes: u64) {
+    let mut header = Header::new_gnu();
+    header.set_path(name).unwrap();
+    header.set_size(bytes);
+    header.set_cksum();
+    out.write_all(header.as_bytes()).unwrap();
+    let piece = vec![0; 1 << 20];
+    let mut left = bytes.next_multiple_of(512);
+    while left > 0 {
+        let now = left.min(piece.len() as u64);
+        out.write_all(&piece[..now as usize]).unwrap();
+        left -= now;
+    }
+}
+
+#[test]
+fn what_is_too_large_to_hold_is_refused_by_name_and_size() {
+    let small = |members: &[(&str, u64)]| {
+        let mut out = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+        members.iter().for_each(|(name, bytes)| zeros(&mut out, name, *bytes));
+        out.write_all(&[0; 1024]).unwrap();
+        out.finish().unwrap()
+    };
+    // Only the header is there: nothing is asked for before it is believed.
+    let mut cut = Vec::new();
+    zeros(&mut cut, "d/b.jpg", 0);
+    let mut header = Header::new_gnu();
+    header.set_path("d/b.seg.png").unwrap();
+    header.set_size(2 << 30);
+    header.set_cksum();
+    cut.extend(header.as_bytes());
+    let mut place = Place::new(SourceKind::Tar, "s.tar.gz");
+    place.write("s.tar.gz", gz(&cut));
+    let words = ["s.tar.gz", "\"d/b\"", "byte 512", "holds 2.1 GB", "at most 1.1 GB", "member .seg.png"];
+    assert_says(&place.list_error(), &words);
+    // Plain ones alike, whose length is known.
+    place.spec.patterns = vec!["s.tar".to_owned()];
+    let file = std::fs::File::create(place.path("s.tar")).unwrap();
+    (&file).write_all(&cut).unwrap();
+    file.set_len(3 << 30).unwrap();
+    assert_says(&place.list_error(), &["s.tar: sample \"d/b\"", "holds 2.1 GB"]);
+    // Members that are nobody's may be of any size.
+    place.spec.patterns = vec!["n.tar.zst".to_owned()];
+    place.write("n.tar.zst", small(&[("README", (1 << 30) + 1), ("a.jpg", 5)]));
+    assert_eq!(bytes_of(&place), [vec![0; 5]]);
+    let source = place.source();
+    let listing = list(&source).unwrap();
+    assert_eq!(source.unpacked_bytes(&listing.entries[0]), 512 + (1 << 30) + 512 + 1024);
+    assert!(listing.entries[0].bytes < 1 << 20);
+}
+
+#[test]
+fn a_file_too_large_to_hold_fails_alone() {
+    let place = Place::new(SourceKind::Files, "*.jpg");
+    place.write("a.jpg", b"a");
+    std::fs::File::create(place.path("b.jpg")).unwrap().set_len((1 << 30) + 1).unwrap();
+    let batch = place.stat().rows();
+    assert_eq!((bytes(&batch, "image"), failed(&batch)), (vec![Some(b"a".to_vec()), None], vec![1]));
+    assert_eq!(text(&batch, "_error")[1].as_deref(), Some("holds 1.1 GB, and a sample is at most 1.1 GB"));
+}

@@ -277,7 +277,7 @@ fn files_that_differ_in_columns_are_named() {
     place.write("b.parquet", parquet(&other, 10));
     assert_says(&place.list_error(), &["b.parquet", "no column \"name\""]);
     let place = place.columns(&["id"]);
-    assert_says(&place.list_error(), &["b.parquet", "\"id\" is Utf8, expected Int64"]);
+    assert_says(&place.list_error(), &["b.parquet", "\"id\" is text, expected int64"]);
 }
 
 #[test]
@@ -337,4 +337,44 @@ fn damaged_files_are_errors_that_name_them() {
             }
         }
     }
+}
+
+#[test]
+fn a_codec_that_is_not_supported_is_named() {
+    let bytes = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/brotli.parquet")).unwrap();
+    let place = Place::new(SourceKind::Parquet, "a.parquet");
+    place.write("a.parquet", &bytes);
+    assert_says(&place.list_error(), &["a.parquet", "column \"x\"", "brotli, which is not supported", "zstd, lz4"]);
+    assert_eq!(text(&place.columns(&["y"]).rows(), "y"), some(&["a", "b"]));
+}
+
+#[test]
+fn dates_and_times_keep_their_types() {
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("date64", Arc::new(Date64Array::from(vec![0, 86_400_000]))),
+        ("time", Arc::new(Time64MicrosecondArray::from(vec![1, 2]))),
+        ("duration", Arc::new(DurationMillisecondArray::from(vec![1, -2]))),
+        ("uint", Arc::new(UInt64Array::from(vec![u64::MAX, 0]))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let place = Place::new(SourceKind::Parquet, "a.parquet");
+    place.write("a.parquet", parquet(&batch, 10));
+    let rows = place.rows();
+    for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
+        assert_eq!(rows.column_by_name(field.name()).unwrap(), column, "{}", field.name());
+    }
+}
+
+#[test]
+fn types_nested_too_deep_are_refused_by_name() {
+    let mut deep: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+    for _ in 0..40 {
+        let field = Arc::new(Field::new("x", deep.data_type().clone(), true));
+        deep = Arc::new(StructArray::from(vec![(field, deep)]));
+    }
+    let batch = RecordBatch::try_from_iter([("deep", deep), ("y", Arc::new(Int64Array::from(vec![1])))]).unwrap();
+    let place = Place::new(SourceKind::Parquet, "a.parquet");
+    place.write("a.parquet", parquet(&batch, 10));
+    assert_says(&place.list_error(), &["\"deep\" is nested 40 levels deep", "at most 32", "columns:"]);
+    assert_eq!(integers(&place.columns(&["y"]).rows(), "y"), [Some(1)]);
 }

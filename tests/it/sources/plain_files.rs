@@ -335,3 +335,67 @@ fn a_large_read_keeps_to_bounded_batches() {
     let rows: Vec<usize> = source.read_stream(&listed, 1..6).unwrap().map(|b| b.unwrap().num_rows()).collect();
     assert_eq!(rows, [2, 2, 1]);
 }
+
+#[test]
+fn links_that_lead_round_are_no_matter() {
+    let place = Place::new(SourceKind::Files, "in/**/*.jpg");
+    place.write("in/a.jpg", b"a").write("b.jpg", b"b");
+    let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, place.path(name)).unwrap();
+    link("self", "in/self");
+    link("two", "in/one");
+    link("one", "in/two");
+    link("..", "in/above");
+    link("/", "in/top");
+    assert_eq!(keys(&place.list()), ["a.jpg"]);
+    link("round.jpg", "in/round.jpg");
+    assert_says(&place.list_error(), &["round.jpg"]);
+}
+
+#[test]
+fn what_is_passed_over_is_named() {
+    let notes = |kind: SourceKind, pattern: &str, files: &[&str]| {
+        let place = Place::new(kind, pattern);
+        files.iter().for_each(|name| {
+            place.write(name, b"{\"x\": 1}\n");
+        });
+        let pipe = place.path("in/pipe.jpg");
+        std::fs::create_dir_all(pipe.parent().unwrap()).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(pipe).status().unwrap().success());
+        let source = place.source();
+        assert_eq!(list(&source).unwrap().entries.len(), 1);
+        source.notes()
+    };
+    let pipe = ["in/pipe.jpg is passed over: it is a pipe, socket or device, not a file"];
+    assert_eq!(notes(SourceKind::Files, "**/*.jpg", &["in/a.jpg"]), pipe);
+    let mixed = notes(SourceKind::Jsonl, "in", &["in/a.jsonl", "in/b.jsonl.gz", "in/c.jsonl.gz"]);
+    let [only] = mixed.as_slice() else { panic!("{mixed:?}") };
+    assert!(only.starts_with("b.jsonl.gz, and what else is compressed like it, is passed over: compressed with gzip"));
+}
+
+#[test]
+fn a_join_or_field_that_cannot_be_is_an_error_at_its_place() {
+    let mut place = Place::new(SourceKind::Files, "*.jpg");
+    place.write("a.jpg", b"a");
+    let at = |line: usize| Span { file: "p.yaml".into(), line, column: 9, field: "source.fields".into() };
+    let join = |table: &str| pipeline::Field::Join {
+        table: table.to_owned(),
+        on: "file".to_owned(),
+        matching: "{key}".to_owned(),
+        column: "label".to_owned(),
+    };
+    place.spec.fields.insert("label".to_owned(), join("none.csv"));
+    place.spec.places.insert("label".to_owned(), at(4));
+    let error = place.list_error();
+    assert_eq!(error.kind(), Kind::NotFound);
+    assert_says(&error, &["p.yaml:4:9: source.fields: the table to join can't be read", "none.csv"]);
+    std::fs::File::create(place.path("none.csv")).unwrap().set_len(1 << 40).unwrap();
+    assert_says(&place.list_error(), &["p.yaml:4:9: ", "none.csv holds 1.1 TB", "at most 1.1 GB"]);
+    place.spec.fields = BTreeMap::from([("image".to_owned(), pipeline::Field::Template("{stem}".to_owned()))]);
+    place.spec.places = BTreeMap::from([("image".to_owned(), at(5))]);
+    assert_says(&place.list_error(), &["p.yaml:5:9: source.fields: the files themselves are the column \"image\""]);
+    let mut table = Place::new(SourceKind::Table, "t.csv");
+    table.write("t.csv", b"file,image\na.jpg,1\n");
+    table.spec.load.insert("image".to_owned(), "{file}".to_owned());
+    table.spec.places = BTreeMap::from([("image".to_owned(), at(6))]);
+    assert_says(&table.list_error(), &["p.yaml:6:9: source.fields: t.csv has a column \"image\" already"]);
+}

@@ -105,7 +105,7 @@ fn rows_that_do_not_fit_fail_alone() {
     assert_eq!(integers(&batch, "id"), [Some(1), Some(2), None, None, None, Some(3), None]);
     assert_eq!(failed(&batch), [2, 3, 4, 6]);
     let reasons = text(&batch, "_error");
-    assert!(reasons[2].as_ref().unwrap().contains("column \"id\": expected Int64, found 2.5"), "{reasons:?}");
+    assert!(reasons[2].as_ref().unwrap().contains("column \"id\": expected int64, found 2.5"), "{reasons:?}");
     assert!(reasons[4].as_ref().unwrap().contains("not an object"), "{reasons:?}");
     let place = Place::new(SourceKind::Csv, "*.csv");
     place
@@ -189,4 +189,66 @@ fn headers_are_checked() {
     place.write("a.tsv", b"\xef\xbb\xbfx\t\n1\ta,b\n");
     assert_eq!(text(&place.rows(), "column_1"), some(&["a,b"]));
     assert_eq!(integers(&place.rows(), "x"), [Some(1)]);
+}
+
+#[test]
+fn what_is_nested_too_deep_is_refused_with_its_row() {
+    let nested = |levels: usize| format!("{{\"x\": {}1{}, \"y\": 1}}\n", "[".repeat(levels), "]".repeat(levels));
+    let place = Place::new(SourceKind::Jsonl, "a.jsonl");
+    place.write("a.jsonl", nested(1) + &nested(80));
+    let words = ["a.jsonl, row 1", "column \"x\"", "nested 80 deep", "at most 32 levels"];
+    assert_says(&place.list_error(), &words);
+    place.write("a.jsonl", nested(32));
+    assert_eq!(place.rows().num_rows(), 1);
+    let schema = place.source().schema().unwrap();
+    let text = forebay::format::schema::encode(&schema);
+    assert_eq!(forebay::format::schema::decode(&text).unwrap(), *schema);
+    place.write("a.jsonl", nested(80));
+    assert_eq!(integers(&place.columns(&["y"]).rows(), "y"), [Some(1)]);
+    // What the parser itself doesn't follow is a failed row.
+    let place = Place::new(SourceKind::Jsonl, "a.jsonl");
+    place.write("a.jsonl", nested(1) + &nested(1000));
+    assert_eq!(failed(&place.rows()), [1]);
+}
+
+#[test]
+fn integers_of_any_length_keep_their_digits() {
+    let place = Place::new(SourceKind::Jsonl, "a.jsonl");
+    let long = ["-9223372036854775809", "18446744073709551616", "123456789012345678901234567890"];
+    let line = |value: &str| format!("{{\"id\": {value}, \"x\": \"\\\"99999999999999999999\", \"n\": 1e30}}\n");
+    place.write("a.jsonl", ["1", long[0], "18446744073709551615"].map(line).concat());
+    let batch = place.rows();
+    assert_eq!(text(&batch, "id"), some(&["1", long[0], "18446744073709551615"]));
+    assert_eq!(text(&batch, "x")[0].as_deref(), Some("\"99999999999999999999"));
+    // In a column of numbers they would lose digits.
+    for (first, numbers) in [("1", "int64"), ("1.5", "float64")] {
+        place.write("a.jsonl", line(first).repeat(1000) + &line(long[1]) + &line(long[2]));
+        let batch = place.rows();
+        assert_eq!(failed(&batch), [1000, 1001]);
+        let reason = text(&batch, "_error")[1001].clone().unwrap();
+        assert_eq!(reason, format!("column \"id\": expected {numbers}, found \"{}\"", long[2]));
+    }
+}
+
+#[test]
+fn what_is_no_header_is_refused() {
+    let check = |bytes: &[u8], words: &[&str]| {
+        let place = Place::new(SourceKind::Csv, "a.csv");
+        place.write("a.csv", bytes);
+        assert_says(&place.list_error(), &["a.csv, line 1"]);
+        assert_says(&place.list_error(), words);
+        let mut table = Place::new(SourceKind::Table, "a.csv");
+        table.write("a.csv", bytes);
+        table.spec.load.insert("image".to_owned(), "{a}".to_owned());
+        assert_says(&table.list_error(), words);
+    };
+    check(b"a,b\r1,2\r3,4\r", &["carriage return alone, at byte 3", "line feed"]);
+    check(b"a,\"b\"\r1,2\n3,4\n", &["carriage return alone, at byte 5"]);
+    check(b"", &["names the columns", "found nothing"]);
+    check(b"\xef\xbb\xbf\r\na,b\n", &["found nothing"]);
+    check(b"\xff\xfea\0,\0b\0\n\0", &["UTF-16", "convert it"]);
+    check(b"a\0,\0b\0\n\0", &["UTF-16"]);
+    let quoted = Place::new(SourceKind::Csv, "a.csv");
+    quoted.write("a.csv", b"\"a\rb\",c\r\n1,2\r\n");
+    assert_eq!(integers(&quoted.rows(), "a\rb"), [Some(1)]);
 }

@@ -53,21 +53,37 @@ fn columns_that_are_not_carried_change_nothing() {
 fn missing_objects_follow_missing() {
     let mut place = place();
     place.write("labels.csv", "file,label\na.jpg,1\nx.jpg,2\n,3\n");
-    let error = place.list_error();
-    assert_eq!(error.kind(), Kind::NotFound);
-    assert_says(&error, &["2 rows", "imgs/x.jpg (labels.csv, row 1)", "missing: null"]);
+    for (missing, fails, fate) in
+        [(Missing::Fail, vec![1, 2], "they fail"), (Missing::Null, vec![], "their values are null")]
+    {
+        place.spec.missing = missing;
+        let source = place.source();
+        let listed = entries(list(&source).unwrap());
+        let notes = source.notes();
+        assert_eq!(notes.len(), 1);
+        for words in ["2 rows refer to", "imgs/x.jpg (labels.csv, row 1)", "no name (labels.csv, row 2)", fate] {
+            assert!(notes[0].contains(words), "{words:?} is not in {notes:?}");
+        }
+        let batch = read(&source, &listed).unwrap();
+        assert_eq!(integers(&batch, "label"), [Some(1), Some(2), Some(3)]);
+        assert_eq!((bytes(&batch, "image")[1].clone(), failed(&batch)), (None, fails));
+        if missing == Missing::Fail {
+            assert_eq!(text(&batch, "_error")[1].as_deref(), Some("imgs/x.jpg is not there"));
+        }
+        // One that has come since is a change.
+        place.write("imgs/x.jpg", b"x");
+        assert_conflict(source.read_entries(&listed, &[1]).unwrap_err(), "labels.csv#1");
+        std::fs::remove_file(place.path("imgs/x.jpg")).unwrap();
+    }
     place.spec.missing = Missing::Skip;
     assert_eq!(text(&place.rows(), "_key"), some(&["labels.csv#0"]));
-    place.spec.missing = Missing::Null;
-    let source = place.source();
-    let listed = entries(place.list());
-    let batch = read(&source, &listed).unwrap();
-    assert_eq!(integers(&batch, "label"), [Some(1), Some(2), Some(3)]);
-    assert_eq!((bytes(&batch, "image")[1].clone(), failed(&batch)), (None, vec![1, 2]));
-    assert!(text(&batch, "_error")[1].as_ref().unwrap().contains("imgs/x.jpg is not there"));
-    // One that has come since is a change.
-    place.write("imgs/x.jpg", b"x");
-    assert_conflict(source.read_entries(&listed, &[1]).unwrap_err(), "labels.csv#1");
+    // Stored rows that failed are not taken for nulls.
+    let key = |missing: Missing| {
+        let mut place = Place::new(SourceKind::Table, "x.csv");
+        place.spec.missing = missing;
+        place.source().describe().to_json()["version"].clone()
+    };
+    assert_eq!([key(Missing::Fail), key(Missing::Skip), key(Missing::Null)], [1, 1, 2]);
 }
 
 #[test]

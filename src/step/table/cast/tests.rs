@@ -209,7 +209,7 @@ fn what_cannot_be_cast_is_refused() {
     for (params, expected) in [
         (
             "{ columns: { bytes: int8 } }",
-            "t.yaml:1:27: step.columns.bytes: can't cast the column \"bytes\" of type LargeBinary to Int8",
+            "t.yaml:1:27: step.columns.bytes: can't cast the column \"bytes\" of type bytes to int8",
         ),
         ("{ columns: { list: string } }", "can't cast the column \"list\""),
         ("{ columns: { lits: int8 } }", "did you mean \"list\"?"),

@@ -3,6 +3,7 @@
 
 use super::{Arithmetic, Comparison, Expr, Fault, Function, Kind, Program};
 use crate::format::KEY;
+use crate::format::schema::words;
 use crate::spec::node::suggest;
 use crate::step::table::names;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
@@ -245,7 +246,10 @@ impl Check<'_> {
             Some(known) => known,
             None => {
                 let usable = if has_items(data_type) { "length() and `is null` take it" } else { "`is null` takes it" };
-                return Err(Fault::new(at, format!("the column {name:?} is of type {data_type}; only {usable}")));
+                return Err(Fault::new(
+                    at,
+                    format!("the column {name:?} is of type {}; only {usable}", words(data_type)),
+                ));
             }
         };
         Ok((self.input(at, name, form)?, found))

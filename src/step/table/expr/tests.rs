@@ -194,7 +194,7 @@ fn errors_say_where_and_what() {
         ("matches(s, s)", "3:19: the pattern of matches() must be a text in quotes"),
         ("matches(s, '(')", "\"(\" is no regular expression: unclosed group"),
         ("matches(s, '(\\w{100}){100}')", "is no regular expression: "),
-        ("pixels = 1", "3:8: the column \"pixels\" is of type FixedSizeList"),
+        ("pixels = 1", "3:8: the column \"pixels\" is of type list of 2 float32"),
         ("bytes = 'a'", "only length() and `is null` take it"),
         ("_error is null", "failed rows stay in the data until the reader"),
         ("_row = 1", "can't be tested"),
