@@ -61,7 +61,22 @@ fn every_command_speaks_json() {
     let at = dataset.path();
 
     let begun = json(at, &["init", "photos"]);
-    has(&begun, &["pipeline", "file", "text", "files", "bytes", "median_bytes", "classes", "odd", "odd_files", "next"]);
+    has(
+        &begun,
+        &[
+            "pipeline",
+            "file",
+            "text",
+            "files",
+            "bytes",
+            "median_bytes",
+            "classes",
+            "splits",
+            "odd",
+            "odd_files",
+            "next",
+        ],
+    );
     assert_eq!(begun["text"], std::fs::read_to_string(at.join("photos.yaml")).unwrap());
 
     let checked = json(at, &["check", FILE]);
