@@ -1,6 +1,6 @@
 //! A pipeline file, opened: its source, its chains and its store, ready for every command.
 
-use crate::app::{chains, classes, labels};
+use crate::app::{chains, classes, labels, targets};
 use crate::engine::dataset::Dataset;
 use crate::error::{Error, Result};
 use crate::format::head::{PipelineHead, RecipeHead, SnapshotHead, StageHead, TableRef};
@@ -58,6 +58,7 @@ impl Project {
         let mut notes = Vec::new();
         let resolved = resolve_classes(&pipeline, &source, &input, &base, surroundings, &mut notes)?;
         let splits = chains::bind(&resolved, &source.describe(), &input, &base)?;
+        targets::check_named(&pipeline, &splits)?;
         Ok(Project {
             dataset: Dataset { name: pipeline.name.clone(), source: Some(source.clone()), splits, store },
             pipeline,

@@ -81,7 +81,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         false => prepared.estimate(&project)?,
     };
     if arguments.dry_run {
-        return show_plan(&prepared, &estimates, context);
+        return show_plan(&prepared, &project, &estimates, context);
     }
     let bytes = estimates.iter().map(|e| e.bytes).sum();
     check_room(&project, bytes)?;
@@ -105,7 +105,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     show_done(&arguments, context, &project, &targets, done?, elapsed.as_secs_f64())
 }
 
-fn show_plan(prepared: &Prepared, estimates: &[Estimate], context: &Context) -> Result<()> {
+fn show_plan(prepared: &Prepared, project: &Project, estimates: &[Estimate], context: &Context) -> Result<()> {
     let partitions = prepared.snapshot.partitions();
     let rows: Vec<Value> = prepared
         .targets
@@ -117,6 +117,7 @@ fn show_plan(prepared: &Prepared, estimates: &[Estimate], context: &Context) -> 
             let estimate = estimates.get(index);
             json!({
                 "stage": target.stage,
+                "split": project.dataset.owner(target.recipe),
                 "encoding": target.encoding,
                 "recipe": target.recipe,
                 "shards_to_compute": missing,
@@ -132,13 +133,7 @@ fn show_plan(prepared: &Prepared, estimates: &[Estimate], context: &Context) -> 
         for (index, target) in prepared.targets.targets.iter().enumerate() {
             let missing = prepared.plan.missing(index) as u64;
             let reused = count(partitions as u64 - missing, "shard");
-            let _ = write!(
-                text,
-                "{} ({}): {} to compute, {reused} reused",
-                target.stage,
-                target.encoding,
-                count(missing, "shard")
-            );
+            let _ = write!(text, "{}: {} to compute, {reused} reused", label(project, target), count(missing, "shard"));
             if let Some(estimate) = estimates.get(index) {
                 let time = seconds(estimate.thread_seconds / context.threads() as f64);
                 let _ = write!(
@@ -153,6 +148,12 @@ fn show_plan(prepared: &Prepared, estimates: &[Estimate], context: &Context) -> 
         text
     })?;
     Ok(())
+}
+
+/// `center_crop [val] (arrow-none)`
+fn label(project: &Project, target: &Target) -> String {
+    let split = project.dataset.owner(target.recipe).map_or(String::new(), |split| format!(" [{split}]"));
+    format!("{}{split} ({})", target.stage, target.encoding)
 }
 
 /// Asks before writing more than 3x the input or 20 % of the free space.
@@ -195,6 +196,7 @@ fn show_done(
         .map(|((target, manifest), records)| {
             json!({
                 "stage": target.stage,
+                "split": project.dataset.owner(target.recipe),
                 "encoding": target.encoding,
                 "recipe": target.recipe,
                 "shards": records.len(),
@@ -225,14 +227,8 @@ fn show_done(
             let rows: u64 = records.values().map(|r| r.rows).sum();
             let bytes: u64 = records.values().map(|r| r.bytes).sum();
             let shards = count(records.len() as u64, "shard");
-            let _ = writeln!(
-                text,
-                "{} ({}): {shards}, {}, {}",
-                target.stage,
-                target.encoding,
-                count(rows, "row"),
-                size::print(bytes)
-            );
+            let _ =
+                writeln!(text, "{}: {shards}, {}, {}", label(project, target), count(rows, "row"), size::print(bytes));
         }
         let reused = outcome.records.iter().map(|r| r.len() as u64).sum::<u64>() - outcome.computed_shards;
         let _ = writeln!(
@@ -243,11 +239,9 @@ fn show_done(
         );
         text
     })?;
-    if outcome.stopped {
-        context.out.note("stopped; finished shards are kept, and the same command goes on from them");
-        return Err(reported(Kind::Unavailable));
+    if !outcome.stopped {
+        show_failures(arguments, context, project, outcome);
     }
-    show_failures(arguments, context, project, outcome);
     match failure {
         None => Ok(()),
         Some(error) => {
@@ -286,7 +280,7 @@ fn show_failures(arguments: &Arguments, context: &Context, project: &Project, ou
 fn failure(project: &Project, targets: &[Target], done: &Done) -> Option<Error> {
     let outcome = &done.outcome;
     if outcome.stopped {
-        return None;
+        return Some(Error::unavailable("stopped; finished shards are kept, and the same command goes on from them"));
     }
     if let Some((_, first)) = outcome.errors.first() {
         let shards = count(outcome.errors.len() as u64, "partition");

@@ -1,6 +1,7 @@
 //! A dataset, opened: the chains of a pipeline bound to their source (where there is one) and store.
 
 use crate::error::{Error, Result};
+use crate::id::RecipeKey;
 use crate::plan::chain::Chain;
 use crate::source::Source;
 use crate::spec::node::nearest;
@@ -28,6 +29,12 @@ pub struct Split {
 impl Dataset {
     pub fn chains(&self) -> Vec<Chain> {
         self.splits.iter().map(|s| s.chain.clone()).collect()
+    }
+
+    /// The split that alone has the stage of that recipe, where it is a split's own.
+    pub fn owner(&self, recipe: RecipeKey) -> Option<&str> {
+        let own = |split: &&Split| split.chain.stages.iter().any(|stage| stage.own && stage.recipe == recipe);
+        self.splits.iter().find(own)?.name.as_deref()
     }
 
     /// The split of that name; without a name the only one.

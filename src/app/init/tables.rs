@@ -83,13 +83,12 @@ impl Table {
 
     /// The column and template that find a row for most of the files with these keys.
     pub fn join<'a>(&self, keys: impl Iterator<Item = &'a str> + Clone) -> Option<Join> {
-        const TEMPLATES: [(&str, fn(&str) -> &str); 3] = [("{key}", |key| key), ("{name}", name), ("{stem}", stem)];
         let files = keys.clone().count();
         let mut best: Option<(usize, Join)> = None;
         for column in (0..self.columns.len()).filter(|column| self.unique(*column)) {
             let values: HashSet<&str> = self.values(column).collect();
-            for (matching, of) in TEMPLATES {
-                let found = keys.clone().filter(|key| values.contains(of(key))).count();
+            for matching in ["{key}", "{name}", "{stem}"] {
+                let found = keys.clone().filter(|key| values.contains(filled(matching, key))).count();
                 if found > best.as_ref().map_or(0, |(most, _)| *most) {
                     let join = Join { on: self.columns[column].clone(), matching, complete: found == files };
                     best = Some((found, join));
@@ -143,11 +142,12 @@ impl Table {
     }
 }
 
-fn name(key: &str) -> &str {
-    key.rsplit('/').next().unwrap_or(key)
-}
-
-fn stem(key: &str) -> &str {
-    let name = name(key);
-    name.rsplit_once('.').map_or(name, |(stem, _)| stem)
+/// What a template is for a file's key.
+fn filled<'a>(template: &str, key: &'a str) -> &'a str {
+    let name = key.rsplit('/').next().unwrap_or(key);
+    match template {
+        "{name}" => name,
+        "{stem}" => name.rsplit_once('.').map_or(name, |(stem, _)| stem),
+        _ => key,
+    }
 }
