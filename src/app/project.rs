@@ -12,10 +12,13 @@ use crate::plan::partition::Layout;
 use crate::plan::snapshot::Snapshot;
 use crate::source::{ListOptions, Source};
 use crate::spec::pipeline::{EntryOrder, IdentityMode, Pipeline, SourceKind};
+use crate::spec::yaml::MAX_BYTES;
 use crate::step::table;
 use crate::store::Store;
 use arrow::datatypes::SchemaRef;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -45,11 +48,7 @@ pub struct Project {
 
 impl Project {
     pub fn open(path: &Path, surroundings: &Surroundings) -> Result<Project> {
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            let hint = if e.kind() == std::io::ErrorKind::NotFound { "; `forebay init` writes one" } else { "" };
-            Error::io(format!("cannot read the pipeline file {}{hint}", path.display()), e)
-        })?;
-        let pipeline = Pipeline::read(&text, path, surroundings.variables)?;
+        let pipeline = read_file(path, surroundings.variables)?;
         let base = base(path);
         let store = Store::open(&store_url(&pipeline, &base, surroundings.store.as_deref()))?;
         let source = open_source(&pipeline, &base, &store, surroundings)?;
@@ -140,6 +139,36 @@ impl Project {
         let (name, text) = (self.pipeline.name.clone(), self.pipeline.text.clone());
         Ok(PipelineHead { version: VERSION, name, text, stages, classes })
     }
+}
+
+/// Reads a pipeline file.
+pub fn read_file(path: &Path, variables: &dyn Fn(&str) -> Option<String>) -> Result<Pipeline> {
+    let shown = path.display();
+    if path.is_dir() {
+        return Err(Error::invalid(format!(
+            "{shown} is a directory, expected a pipeline file; `forebay init {shown}` writes one for the data in it"
+        )));
+    }
+    let failed = |e: std::io::Error| {
+        let hint = if e.kind() == std::io::ErrorKind::NotFound { "; `forebay init` writes one" } else { "" };
+        Error::io(format!("cannot read the pipeline file {shown}{hint}"), e)
+    };
+    let mut bytes = Vec::new();
+    // One more byte than may be read tells that there are more.
+    let most = MAX_BYTES as u64 + 1;
+    File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(failed)?;
+    if bytes.len() > MAX_BYTES {
+        return Err(Error::invalid(format!(
+            "{shown}: expected a pipeline file of at most {MAX_BYTES} bytes, found more"
+        )));
+    }
+    let text = String::from_utf8(bytes).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        Error::invalid(format!(
+            "{shown}: expected text in UTF-8, found other bytes at byte {at}; save the file as UTF-8"
+        ))
+    })?;
+    Pipeline::read(&text, path, variables)
 }
 
 /// Puts a file of names in place of `classes: auto`: the one beside the pipeline file, written from the source's labels

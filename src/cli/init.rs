@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Look at a folder, tar, table or dataset and write a starter pipeline for it
 #[derive(Args)]
@@ -21,6 +21,9 @@ pub struct Arguments {
     #[arg(long)]
     print: bool,
 }
+
+/// Where `classes: auto` keeps the names of a pipeline with one such step.
+const CLASSES: &str = "classes.txt";
 
 pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let draft = init(&arguments.path)?;
@@ -38,6 +41,12 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
             )),
             _ => Error::io(format!("cannot write {}", draft.file.display()), e),
         })?;
+    }
+    if draft.text.contains("classes: auto") && Path::new(CLASSES).exists() {
+        context.out.warn(&format!(
+            "{CLASSES} is there already, and `classes: auto` takes the names in it; if it is of another pipeline, remove it or \
+             work in another directory"
+        ));
     }
     let survey = &draft.survey;
     let counts: serde_json::Map<String, serde_json::Value> =

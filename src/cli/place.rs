@@ -1,12 +1,11 @@
 //! Which store a command is about: given by a pipeline file, by a path, or by `--store`; and which stored stage.
 
 use crate::app::catalog;
-use crate::app::project::{base, store_url};
+use crate::app::project::{base, read_file, store_url};
 use crate::cli::Context;
 use crate::error::{Error, Result};
 use crate::format::encoding::Container;
 use crate::format::head::PipelineHead;
-use crate::spec::pipeline::Pipeline;
 use crate::store::Store;
 use clap::Args;
 use std::path::Path;
@@ -66,9 +65,7 @@ impl Place {
         if !is_pipeline_file(path) {
             return Ok((existing(place)?, self.pipeline.clone()));
         }
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| Error::io(format!("cannot read the pipeline file {place}"), e))?;
-        let pipeline = Pipeline::read(&text, path, &|name| std::env::var(name).ok())?;
+        let pipeline = read_file(path, &|name| std::env::var(name).ok())?;
         let store = existing(&store_url(&pipeline, &base(path), given))?;
         Ok((store, self.pipeline.clone().or(Some(pipeline.name))))
     }

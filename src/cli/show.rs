@@ -6,7 +6,7 @@ use crate::cli::output::count;
 use crate::cli::place::{Found, StoredStage};
 use crate::error::Result;
 use crate::format::schema;
-use crate::format::shard::tensor::{Consumer, decode_hint};
+use crate::format::shard::tensor::{Consumer, decode_hint, decode_imports};
 use crate::spec::size;
 use clap::Args;
 use serde_json::{Value, json};
@@ -60,7 +60,8 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         for (name, classes) in &pipeline.classes {
             let _ = writeln!(text, "{} of {name}: {}", count(classes.len() as u64, "class"), classes.join(", "));
         }
-        let _ = writeln!(text, "in Python, with `path` a file of `forebay files`:");
+        let imports = decode_imports(manifest.encoding.container);
+        let _ = writeln!(text, "in Python, with `path` a file of `forebay files`, and `{imports}`:");
         for column in columns.iter().filter(|c| !text_of(&c["name"]).starts_with('_')) {
             for (tool, line) in column["decode"].as_object().into_iter().flatten() {
                 let _ = writeln!(text, "  {:<8} {}", tool, text_of(line));

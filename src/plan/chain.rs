@@ -10,7 +10,7 @@ use crate::format::canonical::Value;
 use crate::format::{ERROR, ROW};
 use crate::id::RecipeKey;
 use crate::plan::key::{document_steps, longer_document, recipe_document, recipe_key};
-use crate::spec::node::nearest;
+use crate::spec::node::suggest;
 use crate::step::{Cardinality, Context, Purity, Step};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::sync::Arc;
@@ -122,15 +122,14 @@ impl Chain {
         self.stages.iter().rposition(|s| s.deterministic).unwrap_or(0)
     }
 
-    /// Index of a stage by name; the error lists the names, the nearest first.
+    /// Index of a stage by name; the error suggests the nearest name, or lists them.
     pub fn stage(&self, name: &str) -> Result<usize> {
         if let Some(index) = self.stages.iter().position(|stage| stage.name == name) {
             return Ok(index);
         }
         let names = || self.stages.iter().map(|stage| stage.name.as_str());
-        let near = nearest(name, names());
-        let listed: Vec<&str> = near.into_iter().chain(names().filter(|n| Some(*n) != near)).collect();
-        Err(Error::not_found(format!("no stage is named {name:?}; the stages are {}", listed.join(", "))))
+        let hint = suggest(name, "the stages are", names());
+        Err(Error::not_found(format!("no stage is named {name:?}; {hint}")))
     }
 
     pub fn context(&self, stage: usize, seed: u64, epoch: u64) -> Context {

@@ -160,6 +160,8 @@ fn every_command_speaks_json() {
     assert_eq!(names[..4], ["concatenated", "decode", "resize", "index"]);
     has(&explained[2], &["stage", "split", "recipe", "document", "stored", "others"]);
     assert_eq!(explained[2]["stored"], json!(["arrow-none"]));
+    let imports = "with `path` a file of `forebay files`, and `import numpy as np, polars as pl, pyarrow as pa`:";
+    assert!(succeed(at, &["show", FILE]).contains(imports));
 
     assert_eq!(json(at, &["files", FILE]).as_array().unwrap().len() as u64, shown["shards"]);
     let exported = json(at, &["export", FILE, "--to", "out"]);
@@ -262,6 +264,22 @@ fn exit_codes_say_what_to_do() {
     fails(&["explain", FILE, "--stage", "resise"], 1, &["did you mean \"resize\"?"]);
     fails(&["explain", FILE, "--stage", "random_crop"], 1, &["stage random_crop is never stored", "is random"]);
     fails(&["ls", "nowhere.yaml"], 1, &["cannot read the pipeline file nowhere.yaml", "\n  because: "]);
+    for command in ["check", "ls"] {
+        std::fs::write(at.join("wide.yaml"), b"\xff\xfes\0o\0").unwrap();
+        fails(&[command, "wide.yaml"], 1, &["wide.yaml: expected text in UTF-8, found other bytes at byte 0"]);
+        std::fs::write(at.join("long.yaml"), vec![b' '; (4 << 20) + 1]).unwrap();
+        fails(&[command, "long.yaml"], 1, &["long.yaml: expected a pipeline file of at most 4194304 bytes"]);
+    }
+    fails(
+        &["check", "photos"],
+        1,
+        &["photos is a directory, expected a pipeline file; `forebay init photos` writes one"],
+    );
+    fails(
+        &["read", FILE, "--split", "val", "--stage", "resise"],
+        1,
+        &["no stage is named", "did you mean \"resize\"?"],
+    );
     let missing = fails(&["check", "nowhere.yaml"], 1, &["`forebay init` writes one", "\n  because: "]);
     assert!(missing.starts_with("error: "), "{missing}");
     std::fs::write(at.join("bad.yaml"), "source: { files: ./photos/**/*.jpg }\nsteps:\n  - image.resise: 3\n").unwrap();
@@ -353,6 +371,37 @@ fn a_terminal_gets_colours_unless_told_otherwise() {
     let (Some(coloured), Some(plain)) = (run(""), run("1")) else { return };
     assert!(coloured.contains("\u{1b}[31merror:\u{1b}[0m there is no store"), "{coloured:?}");
     assert!(plain.contains("error: there is no store") && !plain.contains('\u{1b}'), "{plain:?}");
+}
+
+#[test]
+fn progress_fits_in_a_terminal_and_is_left_out_where_it_cannot_be_drawn() {
+    let dataset = Dataset::with_photos(PHOTOS, 24);
+    let run = |store: &str, term: &str| {
+        let command = format!("{} materialize {FILE} --verbose --store {store}", env!("CARGO_BIN_EXE_forebay"));
+        let output = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .current_dir(dataset.path())
+            .env("FOREBAY_CACHE", dataset.path().join("cache"))
+            .env("TERM", term)
+            .stdin(Stdio::null())
+            .output();
+        output.ok().map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
+    };
+    let (Some(drawn), Some(dumb)) = (run("one", "xterm"), run("two", "dumb")) else { return };
+    let escapes = regex::Regex::new("\u{1b}\\[[0-9;]*[A-Za-z]").unwrap();
+    let bars: Vec<String> = drawn
+        .split(['\r', '\n'])
+        .filter(|line| line.contains("% "))
+        .map(|line| escapes.replace_all(line, "").into_owned())
+        .collect();
+    assert!(bars.iter().any(|bar| bar.contains("24 of 24 rows, 0.0 s left")), "{drawn:?}");
+    let long = bars.iter().find(|bar| bar.chars().count() > 80);
+    assert_eq!(long, None);
+    // A line beside the bar begins where the bar was taken away.
+    let shards = drawn.matches("stored shard ").count();
+    assert!(shards >= 3, "{drawn:?}");
+    assert_eq!(drawn.matches("\r\u{1b}[2Kstored shard ").count(), shards, "{drawn:?}");
+    assert!(!dumb.contains('\u{1b}') && dumb.contains("stored shard "), "{dumb:?}");
 }
 
 #[test]

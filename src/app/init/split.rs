@@ -53,14 +53,22 @@ pub(super) fn of_paths<'a>(
             prefixes.insert(&mark.prefix);
             *count += 1;
         }
-        let listable = found.values().all(|(prefixes, _)| prefixes.len() <= MAX_PREFIXES);
-        if found.len() < 2 || !listable || (words && marks.iter().any(Option::is_none)) {
+        if found.len() < 2 || (words && marks.iter().any(Option::is_none)) {
             continue;
         }
         let splits = found.into_iter().map(|(rank, (prefixes, count))| {
+            let name = NAMES[rank];
             let conditions: Vec<String> =
                 prefixes.iter().map(|prefix| format!("starts_with(key, {})", literal(prefix))).collect();
-            Split { name: NAMES[rank].to_owned(), condition: conditions.join(" or "), count }
+            let condition = match conditions.len() <= MAX_PREFIXES {
+                true => conditions.join(" or "),
+                // By the name alone, wherever it stands.
+                false if prefixes.iter().all(|p| p.ends_with('/')) => {
+                    format!("matches(key, '(?i)(^|/)({name}|{name}[^a-z/][^/]*)/')")
+                }
+                false => format!("matches(key, '(?i)(^|[^a-z]){name}([^a-z]|$)')"),
+            };
+            Split { name: name.to_owned(), condition, count }
         });
         return (splits.collect(), marks.iter().map(|mark| mark.as_ref().map(|m| m.depth)).collect());
     }
@@ -205,6 +213,20 @@ mod tests {
         check(&["train_station/1.jpg", "test_tube/1.jpg", "cat/1.jpg"], false, &[]);
         check(&["trainer/1.jpg", "tester/1.jpg"], false, &[]);
         check(&["train-0.parquet", "train-1.parquet"], true, &[]);
+    }
+
+    #[test]
+    fn splits_in_very_many_directories_go_by_their_names() {
+        let paths: Vec<String> = (0..600).map(|n| format!("p{}/{}/1.jpg", n / 2, ["train", "test"][n % 2])).collect();
+        let (splits, _) = of_paths(paths.iter().map(Path::new), false);
+        assert_eq!(splits.iter().map(|s| s.count).collect::<Vec<_>>(), [300, 300]);
+        for (split, count) in splits.iter().zip([0, 1]) {
+            let pattern = split.condition.strip_prefix("matches(key, '").unwrap().strip_suffix("')").unwrap();
+            let pattern = regex::Regex::new(pattern).unwrap();
+            let found: Vec<bool> = paths.iter().map(|path| pattern.is_match(path)).collect();
+            assert_eq!(found, (0..600).map(|n| n % 2 == count).collect::<Vec<_>>());
+            assert!(!pattern.is_match("p1/trainer/1.jpg") && !pattern.is_match("contest/1.jpg"));
+        }
     }
 
     #[test]

@@ -137,7 +137,7 @@ fn an_unknown_stage_lists_the_nearest_first() {
     let chain = chain([decode(), resize()]);
     assert_eq!(chain.stage("resize").unwrap(), 2);
     let error = chain.stage("rezise").unwrap_err();
-    assert_eq!(error.message(), "no stage is named \"rezise\"; the stages are resize, concatenated, decode");
+    assert_eq!(error.message(), "no stage is named \"rezise\"; did you mean \"resize\"?");
 }
 
 #[track_caller]

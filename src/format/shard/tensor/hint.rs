@@ -14,8 +14,15 @@ pub enum Consumer {
     DuckDb,
 }
 
-/// A Python expression for the column's values, given `path` and the imports `numpy as np`, `pyarrow as pa`,
-/// `pyarrow.parquet as pq`, `polars as pl`, `duckdb`. Tensors become a list of arrays of the right dtype and shape, `None`
+/// What the lines for a container's files need.
+pub fn decode_imports(container: Container) -> &'static str {
+    match container {
+        Container::Arrow => "import numpy as np, polars as pl, pyarrow as pa",
+        Container::Parquet => "import duckdb, numpy as np, polars as pl, pyarrow.parquet as pq",
+    }
+}
+
+/// A Python expression for the column's values, given `path` and `decode_imports`. Tensors become a list of arrays of the right dtype and shape, `None`
 /// where null; other columns a list of Python values. `None`: the tool doesn't read the container.
 pub fn decode_hint(field: &Field, container: Container, consumer: Consumer) -> Result<Option<String>> {
     let name = field.name();

@@ -13,7 +13,7 @@ mod hint;
 mod view;
 
 pub use build::{FixedBuilder, VariableBuilder, fixed_array, variable_array};
-pub use hint::{Consumer, decode_hint, shape_column};
+pub use hint::{Consumer, decode_hint, decode_imports, shape_column};
 pub use view::{Row, View};
 
 #[cfg(target_endian = "big")]
