@@ -31,8 +31,6 @@ pub struct Dropped {
     pub stage: String,
     /// The condition that isn't true of it.
     pub condition: Option<String>,
-    /// The other splits, through whose chains it goes to the end.
-    pub kept_by: Vec<String>,
 }
 
 /// Where a sample is: its entry and its row there.
@@ -99,19 +97,24 @@ pub fn trace(opened: &Opened, split: &Split, place: Place, seed: u64, epoch: u64
     let key = batch.column(0).as_string::<i64>().value(0).to_owned();
     let rows = Rows { batch, source: UInt32Array::from(vec![0]) };
     let stages = run(&split.chain, &rows, seed, epoch)?;
-    let mut dropped = None;
-    if let Some(stage) = split.chain.stages.get(stages.len()) {
-        let mut kept_by = Vec::new();
-        for other in opened.dataset.splits.iter().filter(|other| other.name != split.name) {
-            if run(&other.chain, &rows, seed, epoch)?.len() == other.chain.stages.len() {
-                kept_by.extend(other.name.clone());
-            }
-        }
+    let dropped = split.chain.stages.get(stages.len()).map(|stage| {
         let parameters = stage.step.as_ref().map(|step| step.info().params.to_json());
         let condition = parameters.and_then(|p| Some(p.get("where")?.as_str()?.to_owned()));
-        dropped = Some(Dropped { stage: stage.name.clone(), condition, kept_by });
-    }
+        Dropped { stage: stage.name.clone(), condition }
+    });
     Ok(Trace { key, stages, dropped })
+}
+
+/// The splits through whose chains a sample goes to the end.
+pub fn kept_by(opened: &Opened, trace: &Trace, seed: u64, epoch: u64) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    let Some(source) = trace.stages.first() else { return Ok(names) };
+    for split in &opened.dataset.splits {
+        if run(&split.chain, &source.rows, seed, epoch)?.len() == split.chain.stages.len() {
+            names.extend(split.name.clone());
+        }
+    }
+    Ok(names)
 }
 
 /// The stages of a chain, up to the last that has rows.

@@ -1,7 +1,8 @@
 //! `forebay read`: samples and batches, from the nearest stored stage.
 
 use crate::app::open::{OnMissing, Opened, Reading, Which, describe, from_file};
-use crate::app::{trace, values};
+use crate::app::trace::{self, Dropped, Trace};
+use crate::app::values;
 use crate::cli::output::{count, say, seconds, shown};
 use crate::cli::{Context, now_ms};
 use crate::engine::dataset::Split;
@@ -198,22 +199,23 @@ fn line(batch: &RecordBatch, row: usize) -> String {
 
 /// Single samples at every stage.
 fn samples(arguments: &Arguments, opened: &Opened, split: &Split, context: &Context) -> Result<()> {
+    let run = |place| trace::trace(opened, split, place, arguments.seed, arguments.epoch);
+    let traces: Box<dyn Iterator<Item = Result<Trace>>> = match (&arguments.key, arguments.random) {
+        (Some(key), _) => Box::new(std::iter::once(run(trace::find(opened, key)?))),
+        // Samples of other splits are passed over.
+        (None, count) => {
+            let kept = |trace: &Result<Trace>| trace.as_ref().map_or(true, |trace| trace.dropped.is_none());
+            let count = usize::try_from(count.unwrap_or(1)).unwrap_or(usize::MAX);
+            Box::new(trace::random(opened, arguments.seed).map(run).filter(kept).take(count))
+        }
+    };
     if let Some(directory) = &arguments.save {
         std::fs::create_dir_all(directory).map_err(|e| Error::io(format!("cannot make {}", directory.display()), e))?;
     }
-    let run = |place| trace::trace(opened, split, place, arguments.seed, arguments.epoch);
-    let traces = match (&arguments.key, arguments.random) {
-        (Some(key), _) => vec![run(trace::find(opened, key)?)?],
-        // Samples of other splits are passed over.
-        (None, count) => trace::random(opened, arguments.seed)
-            .map(run)
-            .filter(|trace| trace.as_ref().map_or(true, |t| t.dropped.is_none()))
-            .take(usize::try_from(count.unwrap_or(1)).unwrap_or(usize::MAX))
-            .collect::<Result<_>>()?,
-    };
     let mut documents = Vec::new();
     let mut text = String::new();
     for trace in traces {
+        let trace = trace?;
         let key = &trace.key;
         let _ = writeln!(text, "{}", shown(key));
         let mut stages = Vec::new();
@@ -230,25 +232,24 @@ fn samples(arguments: &Arguments, opened: &Opened, split: &Split, context: &Cont
             let rows: Vec<Value> = (0..batch.num_rows()).map(|row| values::row_json(batch, row)).collect();
             stages.push(json!({ "stage": stage.stage, "rows": rows, "files": files }));
         }
+        let mut fate = Value::Null;
         if let Some(dropped) = &trace.dropped {
-            let _ = writeln!(text, "  {:<14}dropped: {}", dropped.stage, why(dropped));
+            let kept_by = trace::kept_by(opened, &trace, arguments.seed, arguments.epoch)?;
+            let _ = writeln!(text, "  {:<14}dropped: {}", dropped.stage, why(dropped, &kept_by));
+            fate = json!({ "stage": dropped.stage, "condition": dropped.condition, "kept_by_splits": kept_by });
         }
-        let dropped = trace
-            .dropped
-            .as_ref()
-            .map(|d| json!({ "stage": d.stage, "condition": d.condition, "kept_by_splits": d.kept_by }));
-        documents.push(json!({ "key": key, "stages": stages, "dropped": dropped }));
+        documents.push(json!({ "key": key, "stages": stages, "dropped": fate }));
     }
     context.out.result(Value::Array(documents), || text)
 }
 
 /// Why a sample isn't in a split, and in which it is.
-fn why(dropped: &trace::Dropped) -> String {
+fn why(dropped: &Dropped, kept_by: &[String]) -> String {
     let condition = match &dropped.condition {
         Some(condition) => format!("{} isn't true of it", shown(condition)),
         None => "the step left it out".to_owned(),
     };
-    match dropped.kept_by.as_slice() {
+    match kept_by {
         [] => condition,
         [one] => format!("{condition}; it is in split {one}"),
         several => format!("{condition}; it is in the splits {}", several.join(", ")),
