@@ -140,27 +140,38 @@ fn stages(project: &Project, snapshot: &Arc<Snapshot>, checked: &mut Checked) ->
     for (stage, estimate) in storable.zip(estimates) {
         stage.bytes = Some(estimate.bytes);
         let shard = estimate.bytes / (snapshot.partitions() as u64).max(1);
-        let advised = |target: u64| {
-            let entries = snapshot.entries.entries.len() as u64 * target / estimate.bytes.max(1);
-            format!("`partition: {{ entries: {} }}`", entries.max(1))
-        };
-        if snapshot.partitions() > 1 && shard < SMALL_SHARD {
-            checked.advice.push(format!(
-                "shards of stage {} come out at about {}: {} would make them larger",
-                stage.name,
-                size::print(shard),
-                advised(64 << 20)
-            ));
-        } else if shard > LARGE_SHARD {
-            checked.advice.push(format!(
-                "shards of stage {} come out at about {}: {} would make them smaller",
-                stage.name,
-                size::print(shard),
-                advised(1 << 30)
-            ));
+        let small = snapshot.partitions() > 1 && shard < SMALL_SHARD;
+        if small || shard > LARGE_SHARD {
+            let (way, target) = if small { ("larger", 64 << 20) } else { ("smaller", 1 << 30) };
+            let (name, size) = (&stage.name, size::print(shard));
+            let advice = sizes(snapshot, estimate.bytes, target);
+            checked
+                .advice
+                .push(format!("shards of stage {name} come out at about {size}: {advice} would make them {way}"));
         }
     }
     Ok(())
+}
+
+/// What would bring the shards of a stage of `bytes` to about `target`.
+fn sizes(snapshot: &Snapshot, bytes: u64, target: u64) -> String {
+    let entries = &snapshot.entries.entries;
+    let containers = entries.chunk_by(|a, b| a.file.is_some() && a.file == b.file).count() as u64;
+    let within = if entries.iter().any(|entry| entry.file.is_some()) { bytes / containers.max(1) } else { u64::MAX };
+    let smaller = bytes / (snapshot.partitions() as u64).max(1) > target;
+    if within < SMALL_SHARD && !smaller {
+        let times = target.div_ceil(within.max(1));
+        return format!(
+            "partitions never span files, of which the source has {containers}; files of {times} times as many rows"
+        );
+    }
+    if smaller && entries.len() == snapshot.partitions() {
+        return "each comes from one entry of the source, which is never cut; smaller row groups, batches or archives"
+            .to_owned();
+    }
+    let share = |all: u64| (u128::from(all) * u128::from(target.min(within)) / u128::from(bytes.max(1))).max(1);
+    let source = u64::try_from(share(snapshot.bytes())).unwrap_or(u64::MAX);
+    format!("`partition: {{ entries: {}, bytes: {}mb }}`", share(entries.len() as u64), source.div_ceil(1_000_000))
 }
 
 /// Runs a few samples together, one by one and in reverse: what differs is a step that looks at its neighbours.

@@ -1,9 +1,13 @@
-//! `forebay init`: looks at what is there (`survey`), and drafts a starter pipeline for it (`draft`). Nothing is
+//! `forebay init`: looks at what is there (`survey`, with `split` and
+//! `tables`), and drafts a starter pipeline for it (`draft`). Nothing is
 //! printed, written or overwritten here.
 
 mod draft;
+mod split;
 mod survey;
+mod tables;
 
+pub use split::Split;
 pub use survey::{Kind, Odd, Survey};
 
 use crate::error::Result;
@@ -34,7 +38,7 @@ pub fn init(path: &Path) -> Result<Draft> {
     let next = vec![
         format!("forebay check {shown}"),
         format!("forebay materialize {shown}"),
-        format!("forebay read {shown} --bench"),
+        format!("forebay read {shown} --split {} --bench", draft::splits(&survey)[0].name),
     ];
     Ok(Draft { name, file, text, survey, next })
 }

@@ -1,6 +1,6 @@
 //! Level 9: what the command line and Python share: a pipeline file opened (`project`), its steps bound (`chains`), what to
 //! store (`targets`), a dataset opened for reading (`open`), what a store holds (`catalog`), plain directories (`export`),
-//! starter pipelines (`init`), class names (`labels`, `classes`).
+//! starter pipelines (`init`), class names (`labels`, `classes`), the steps in words (`steps`).
 
 pub mod catalog;
 pub mod chains;
@@ -12,6 +12,7 @@ pub mod init;
 pub mod labels;
 pub mod open;
 pub mod project;
+pub mod steps;
 pub mod store_stages;
 pub mod targets;
 pub mod trace;

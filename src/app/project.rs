@@ -1,6 +1,6 @@
 //! A pipeline file, opened: its source, its chains and its store, ready for every command.
 
-use crate::app::{chains, classes, labels};
+use crate::app::{chains, classes, labels, targets};
 use crate::engine::dataset::Dataset;
 use crate::error::{Error, Kind, Result};
 use crate::format::head::{PipelineHead, RecipeHead, SnapshotHead, StageHead, TableRef};
@@ -55,6 +55,7 @@ impl Project {
         let mut notes = Vec::new();
         let resolved = resolve_classes(&pipeline, &source, &input, &base, surroundings, &mut notes)?;
         let splits = chains::bind(&resolved, &source.describe(), &input, &base)?;
+        targets::check_named(&pipeline, &splits)?;
         Ok(Project {
             dataset: Dataset { name: pipeline.name.clone(), source: Some(source.clone()), splits, store },
             pipeline,
@@ -150,9 +151,15 @@ impl Project {
 
 /// Reads a pipeline file.
 pub fn read_pipeline(path: &Path, variables: &dyn Fn(&str) -> Option<String>) -> Result<Pipeline> {
+    let shown = path.display();
+    if path.is_dir() {
+        return Err(Error::invalid(format!(
+            "{shown} is a directory, expected a pipeline file; `forebay init {shown}` writes one for the data in it"
+        )));
+    }
     let text = read_small_text(path, MAX_BYTES as u64).map_err(|e| {
         let hint = if e.kind() == Kind::NotFound { "; `forebay init` writes one" } else { "" };
-        e.during(format!("cannot read the pipeline file {}{hint}", path.display()))
+        e.during(format!("cannot read the pipeline file {shown}{hint}"))
     })?;
     Pipeline::read(&text, path, variables)
 }

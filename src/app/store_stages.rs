@@ -47,9 +47,10 @@ pub struct Done {
 impl Prepared {
     pub fn new(project: &Project, snapshot: Arc<Snapshot>, request: &Request) -> Result<Prepared> {
         let settings = &project.pipeline.materialize;
-        let stages = if request.stages.is_empty() { &settings.stages } else { &request.stages };
+        let of_file = || settings.stages.iter().map(|(name, _)| name.clone()).collect();
+        let stages = if request.stages.is_empty() { of_file() } else { request.stages.clone() };
         let (container, codec) = (request.container.or(settings.container), request.codec.or(settings.codec));
-        let targets = resolve(&project.dataset, stages, container, codec)?;
+        let targets = resolve(&project.dataset, &stages, container, codec)?;
         let healing = reported(&project.dataset, &targets.targets)?;
         let plan = Plan::new(&project.dataset, &snapshot, &targets.targets, &healing)?;
         Ok(Prepared { snapshot, targets, healing, plan })

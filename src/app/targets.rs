@@ -7,6 +7,7 @@ use crate::materialize::Target;
 use crate::plan::chain::Chain;
 use crate::plan::cut;
 use crate::spec::node::suggest;
+use crate::spec::pipeline::Pipeline;
 
 /// Targets, and in words why these, where the user named none.
 #[derive(Debug, Clone)]
@@ -15,7 +16,7 @@ pub struct Targets {
     pub reason: Option<String>,
 }
 
-/// `stages`: names, or `all`; empty: the default stage. `container` and `codec`: as asked for, else by the stage's types.
+/// `stages`: names, or `all`; empty or `auto`: the default stage. `container` and `codec`: as asked for, else by the stage's types.
 pub fn resolve(
     dataset: &Dataset,
     stages: &[String],
@@ -32,7 +33,7 @@ pub fn resolve(
         targets.push(Target::new(split, index, encoding(cut::default_encoding(chain, index), container, codec)?));
         Ok(())
     };
-    if stages.is_empty() {
+    if stages.is_empty() || stages == ["auto"] {
         let (index, reason) = cut::default_stage(&chains);
         if index == 0 {
             return Err(Error::invalid(format!(
@@ -45,9 +46,7 @@ pub fn resolve(
     for name in stages {
         match name.as_str() {
             "auto" => {
-                return Err(Error::invalid(
-                    "stage auto needs measurements, and `forebay profile` is not built yet; name stages, or leave --stage out for the default",
-                ));
+                return Err(Error::invalid("stage auto is the default and stands alone; name stages, or use it alone"));
             }
             "all" => {
                 let mut stored = 0;
@@ -105,6 +104,19 @@ pub fn unknown(name: &str, chains: &[Chain]) -> Error {
     }
     let hint = suggest(name, "expected", names.iter().copied());
     Error::not_found(format!("no stage {name:?}; {hint}"))
+}
+
+/// Refuses a pipeline whose `materialize:` names a stage that can't be stored.
+pub fn check_named(pipeline: &Pipeline, splits: &[Split]) -> Result<()> {
+    for (name, span) in &pipeline.materialize.stages {
+        for chain in splits.iter().map(|split| &split.chain) {
+            let index = chain.stages.iter().position(|stage| stage.name == *name && !stage.deterministic);
+            if let Some(index) = index {
+                return Err(span.error(cannot_store(chain, index)));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn cannot_store(chain: &Chain, index: usize) -> Error {

@@ -4,16 +4,33 @@ use crate::app::open::Opened;
 use crate::engine::dataset::Split;
 use crate::engine::rows::Rows;
 use crate::error::{Error, Result};
+use crate::plan::chain::Chain;
 use crate::source::Source;
 use crate::spec::node::nearest;
 use crate::step::Context;
 use crate::step::random::Stream;
-use arrow::array::{Array, AsArray, UInt32Array};
+use arrow::array::{Array, AsArray, RecordBatch, UInt32Array};
+use std::collections::HashMap;
 
-/// A stage's rows that come from one sample: one, none where a filter dropped it, or several.
+/// A stage's rows that come from one sample: one, or several.
 pub struct Traced {
     pub stage: String,
     pub rows: Rows,
+}
+
+/// A sample on its way through a split's chain.
+pub struct Trace {
+    pub key: String,
+    /// Up to the last stage that has rows of it.
+    pub stages: Vec<Traced>,
+    pub dropped: Option<Dropped>,
+}
+
+/// Where a sample leaves a split's chain.
+pub struct Dropped {
+    pub stage: String,
+    /// The condition that isn't true of it.
+    pub condition: Option<String>,
 }
 
 /// Where a sample is: its entry and its row there.
@@ -51,54 +68,84 @@ pub fn find(opened: &Opened, key: &str) -> Result<Place> {
     Err(Error::not_found(format!("no sample has the key {key:?}; {hint}")))
 }
 
-/// Samples chosen at random, by seed, without repeats.
-pub fn random(opened: &Opened, count: u64, seed: u64) -> Vec<Place> {
+/// Every sample in an order that is random by the seed, without repeats.
+pub fn random(opened: &Opened, seed: u64) -> impl Iterator<Item = Place> {
     let entries = &opened.snapshot.entries.entries;
     let rows = opened.snapshot.rows();
     let context = Context { seed, epoch: 0, occurrence: 0 };
     let mut stream = Stream::new(context, "read --random", "");
-    let mut chosen = std::collections::BTreeSet::new();
-    while (chosen.len() as u64) < count.min(rows) {
-        chosen.insert(stream.below(rows));
-    }
     let mut ends = Vec::with_capacity(entries.len());
     let mut end = 0;
     for entry in entries {
         end += entry.rows;
         ends.push(end);
     }
-    let place = |row: u64| {
+    // The shuffle of Fisher and Yates, of which only what was moved is kept.
+    let mut moved: HashMap<u64, u64> = HashMap::new();
+    (0..rows).map(move |position| {
+        let other = position + stream.below(rows - position);
+        let own = moved.remove(&position).unwrap_or(position);
+        let row = if other == position { own } else { moved.insert(other, own).unwrap_or(other) };
         let entry = ends.partition_point(|e| *e <= row);
         Place { entry, row: row - (ends[entry] - entries[entry].rows) }
-    };
-    chosen.into_iter().map(place).collect()
+    })
 }
 
 /// Runs a sample through a split's chain from the source.
-pub fn trace(opened: &Opened, split: &Split, place: Place, seed: u64, epoch: u64) -> Result<Vec<Traced>> {
-    let source = source(opened)?;
-    let batch = if source.entries_are_samples() {
-        source.read_entries(&opened.snapshot.entries, &[place.entry])?
-    } else {
-        let mut before = 0;
-        let mut found = None;
-        for batch in source.read_stream(&opened.snapshot.entries, place.entry..place.entry + 1)? {
-            let batch = batch?;
-            if place.row < before + batch.num_rows() as u64 {
-                found = Some(batch.slice((place.row - before) as usize, 1));
-                break;
-            }
-            before += batch.num_rows() as u64;
+pub fn trace(opened: &Opened, split: &Split, place: Place, seed: u64, epoch: u64) -> Result<Trace> {
+    let batch = read(opened, place)?;
+    let key = batch.column(0).as_string::<i64>().value(0).to_owned();
+    let rows = Rows { batch, source: UInt32Array::from(vec![0]) };
+    let stages = run(&split.chain, &rows, seed, epoch)?;
+    let dropped = split.chain.stages.get(stages.len()).map(|stage| {
+        let parameters = stage.step.as_ref().map(|step| step.info().params.to_json());
+        let condition = parameters.and_then(|p| Some(p.get("where")?.as_str()?.to_owned()));
+        Dropped { stage: stage.name.clone(), condition }
+    });
+    Ok(Trace { key, stages, dropped })
+}
+
+/// The splits through whose chains a sample goes to the end.
+pub fn kept_by(opened: &Opened, trace: &Trace, seed: u64, epoch: u64) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    let Some(source) = trace.stages.first() else { return Ok(names) };
+    for split in &opened.dataset.splits {
+        if run(&split.chain, &source.rows, seed, epoch)?.len() == split.chain.stages.len() {
+            names.extend(split.name.clone());
         }
-        found.ok_or_else(|| Error::internal("an entry has fewer rows than were counted"))?
-    };
-    let mut rows = Rows { batch, source: UInt32Array::from(vec![0]) };
-    let mut traced = vec![Traced { stage: split.chain.stages[0].name.clone(), rows: rows.clone() }];
-    for index in 1..split.chain.stages.len() {
-        rows = rows.apply(&split.chain.stages[index], split.chain.context(index, seed, epoch))?;
-        traced.push(Traced { stage: split.chain.stages[index].name.clone(), rows: rows.clone() });
+    }
+    Ok(names)
+}
+
+/// The stages of a chain, up to the last that has rows.
+fn run(chain: &Chain, rows: &Rows, seed: u64, epoch: u64) -> Result<Vec<Traced>> {
+    let mut rows = rows.clone();
+    let mut traced = vec![Traced { stage: chain.stages[0].name.clone(), rows: rows.clone() }];
+    for (index, stage) in chain.stages.iter().enumerate().skip(1) {
+        rows = rows.apply(stage, chain.context(index, seed, epoch))?;
+        if rows.is_empty() {
+            break;
+        }
+        traced.push(Traced { stage: stage.name.clone(), rows: rows.clone() });
     }
     Ok(traced)
+}
+
+/// The sample as its source gives it.
+fn read(opened: &Opened, place: Place) -> Result<RecordBatch> {
+    let source = source(opened)?;
+    if source.entries_are_samples() {
+        return source.read_entries(&opened.snapshot.entries, &[place.entry]);
+    }
+    let mut before = 0;
+    for batch in source.read_stream(&opened.snapshot.entries, place.entry..place.entry + 1)? {
+        let batch = batch?;
+        if place.row < before + batch.num_rows() as u64 {
+            return Ok(batch.slice((place.row - before) as usize, 1));
+        }
+        before += batch.num_rows() as u64;
+    }
+    Err(Error::internal("an entry has fewer rows than were counted"))
 }
 
 fn source(opened: &Opened) -> Result<&Source> {

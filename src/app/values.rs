@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::schema::words;
 use crate::format::shard::tensor::{DType, Kind, View, kind};
+use crate::id::Digest;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -66,6 +67,9 @@ fn value_json(field: &Field, array: &ArrayRef, row: usize) -> serde_json::Value 
     }
 }
 
+/// Most characters of a key in a file's name.
+const MOST_SHOWN: usize = 80;
+
 /// Writes a row's columns into `directory` as files named `<prefix>.<column>.<extension>`: images as PNG, texts and numbers as
 /// text, bytes as they are. Columns that begin with `_` are left out.
 pub fn save(batch: &RecordBatch, row: usize, directory: &Path, prefix: &str) -> Result<Vec<PathBuf>> {
@@ -95,11 +99,25 @@ pub fn save(batch: &RecordBatch, row: usize, directory: &Path, prefix: &str) -> 
     Ok(written)
 }
 
-/// A key or column as part of a file's name.
+/// A key or column as part of a file's name, another for each: what the name leaves out, and capitals, which some file
+/// systems take for small letters, are told apart by a digest behind it.
 pub fn file_name(text: &str) -> String {
-    let safe = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
-    let name: String = text.chars().map(safe).take(80).collect();
-    name.trim_start_matches('.').to_owned()
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.' | '#');
+    let shown = |c: char| {
+        if c == '/' {
+            '+'
+        } else if plain(c) || c.is_alphanumeric() {
+            c
+        } else {
+            '_'
+        }
+    };
+    let name: String = text.trim_start_matches('.').chars().take(MOST_SHOWN).map(shown).collect();
+    // A key that ends like `.3-resize` could be taken for a stage.
+    let like_a_stage =
+        text.split('.').skip(1).any(|part| part.starts_with(|c: char| c.is_ascii_digit()) && part.contains('-'));
+    let same = text.chars().all(|c| c == '/' || plain(c)) && text.len() == name.len() && !like_a_stage;
+    if same { name } else { format!("{name}~{}", Digest::of(text.as_bytes()).short()) }
 }
 
 /// A PNG of an image of 8 or 16 bits, or of floats in 0..1 stretched from their own range; `None` for what is no image.
@@ -146,4 +164,47 @@ fn extension(bytes: &[u8]) -> &'static str {
 fn write(path: PathBuf, bytes: &[u8]) -> Result<PathBuf> {
     std::fs::write(&path, bytes).map_err(|e| Error::io(format!("cannot write {}", path.display()), e))?;
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_has_a_file_name_of_its_own() {
+        assert_eq!(file_name("cats/1.jpg"), "cats+1.jpg");
+        assert_eq!(file_name("train-00000.parquet#12"), "train-00000.parquet#12");
+        let keys = [
+            "a/b.jpg",
+            "a_b.jpg",
+            "a+b.jpg",
+            "a b.jpg",
+            "a\\b.jpg",
+            "A/b.jpg",
+            "a/B.jpg",
+            "ä/b.jpg",
+            "Ä/b.jpg",
+            ".a/b.jpg",
+            "..a/b.jpg",
+            "a",
+            "a.0-concatenated.image",
+            "a.0-concatenated",
+            "a.1-b",
+            "a~b",
+            "a:b",
+        ];
+        let long: Vec<String> = (0..3).map(|n| format!("{}{n}", "x".repeat(100))).collect();
+        let keys = keys.into_iter().chain(long.iter().map(String::as_str));
+        let mut names: Vec<String> =
+            keys.map(|key| format!("{}.0-concatenated", file_name(key)).to_lowercase()).collect();
+        assert!(
+            names.iter().all(|name| name.len() < 150 && !name.contains(['/', '\\', ':']) && !name.starts_with('.')),
+            "{names:?}"
+        );
+        let all = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all, "{names:?}");
+        assert!(!names.contains(&"a.0-concatenated.image.0-concatenated".to_owned()));
+    }
 }

@@ -3,6 +3,7 @@
 use crate::error::Result;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
+use serde_json::json;
 
 /// Print a completion script for a shell
 #[derive(Args)]
@@ -14,6 +15,6 @@ pub struct Arguments {
 pub fn run(arguments: Arguments, context: &super::Context) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut super::Cli::command(), "forebay", &mut script);
-    context.out.text(&String::from_utf8_lossy(&script))?;
-    Ok(())
+    let script = String::from_utf8_lossy(&script).into_owned();
+    context.out.result(json!({ "shell": arguments.shell.to_string(), "script": script }), || script)
 }

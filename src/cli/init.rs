@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Look at a folder, tar, table or dataset and write a starter pipeline for it
 #[derive(Args)]
@@ -21,6 +21,9 @@ pub struct Arguments {
     #[arg(long)]
     print: bool,
 }
+
+/// Where `classes: auto` keeps the names of a pipeline with one such step.
+const CLASSES: &str = "classes.txt";
 
 pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let draft = init(&arguments.path)?;
@@ -39,13 +42,21 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
             _ => Error::io(format!("cannot write {}", draft.file.display()), e),
         })?;
     }
+    if draft.text.contains("classes: auto") && Path::new(CLASSES).exists() {
+        context.out.warn(&format!(
+            "{CLASSES} is there already, and `classes: auto` takes the names in it; if it is of another pipeline, remove it or \
+             work in another directory"
+        ));
+    }
     let survey = &draft.survey;
     let counts: serde_json::Map<String, serde_json::Value> =
         survey.counts.iter().map(|(kind, n)| (kind.name().to_owned(), (*n).into())).collect();
+    let splits: serde_json::Map<String, serde_json::Value> =
+        survey.splits.iter().map(|split| (split.name.clone(), split.count.into())).collect();
     let odd: Vec<_> = survey.odd.iter().map(|o| json!({ "path": o.path, "reason": o.reason })).collect();
     let document = json!({
         "pipeline": draft.name, "file": draft.file, "text": draft.text, "files": counts, "bytes": survey.bytes,
-        "median_bytes": survey.median_bytes, "classes": survey.classes, "odd": odd, "odd_files": survey.odd_files,
+        "median_bytes": survey.median_bytes, "classes": survey.classes, "splits": splits, "odd": odd, "odd_files": survey.odd_files,
         "next": draft.next,
     });
     context.out.result(document, || {
@@ -63,6 +74,17 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
             let first: Vec<String> = survey.classes.iter().take(5).map(|class| shown(class)).collect();
             let more = if survey.classes.len() > first.len() { ", …" } else { "" };
             let _ = writeln!(text, "{} classes by directory: {}{more}", survey.classes.len(), first.join(", "));
+        }
+        if !survey.splits.is_empty() {
+            let what = if survey.single { "row" } else { "file" };
+            let own: Vec<String> =
+                survey.splits.iter().map(|split| format!("{} {}", split.name, count(split.count, what))).collect();
+            let _ = writeln!(
+                text,
+                "{}: {}",
+                if survey.single { "splits in the table" } else { "splits by name" },
+                own.join(", ")
+            );
         }
         for odd in &survey.odd {
             let _ = writeln!(text, "odd: {}: {}", shown(&odd.path.display().to_string()), odd.reason);

@@ -231,11 +231,9 @@ fn show_done(
         );
         text
     })?;
-    if outcome.stopped {
-        context.out.note("stopped; finished shards are kept, and the same command goes on from them");
-        return Err(reported(Kind::Unavailable));
+    if !outcome.stopped {
+        show_failures(arguments, context, project, outcome);
     }
-    show_failures(arguments, context, project, outcome);
     match failure {
         None => Ok(()),
         Some(error) => {
@@ -274,7 +272,7 @@ fn show_failures(arguments: &Arguments, context: &Context, project: &Project, ou
 fn failure(project: &Project, targets: &[Target], done: &Done) -> Option<Error> {
     let outcome = &done.outcome;
     if outcome.stopped {
-        return None;
+        return Some(Error::unavailable("stopped; finished shards are kept, and the same command goes on from them"));
     }
     if let Some((_, first)) = outcome.errors.first() {
         let shards = count(outcome.errors.len() as u64, "partition");

@@ -15,11 +15,14 @@ mod progress;
 mod read;
 mod show;
 mod snapshot;
+mod steps;
 mod verify;
 
 use crate::app::project::Surroundings;
 use crate::error::{Error, Kind, Result};
-use clap::{Args, Parser, Subcommand};
+use clap::builder::RangedU64ValueParser;
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use output::Output;
 use signal_hook::consts::signal::SIGXFSZ;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -45,6 +48,9 @@ struct Cli {
 /// Under what the help lists the options of every command.
 const COMMON: &str = "Options of every command";
 
+/// Most threads that may be asked for.
+const MAX_JOBS: u64 = 1024;
+
 /// Options of every command.
 #[derive(Args, Clone)]
 pub struct Common {
@@ -61,7 +67,7 @@ pub struct Common {
     #[arg(long, global = true, help_heading = COMMON, env = "FOREBAY_STORE", value_name = "STORE")]
     store: Option<String>,
     /// Threads to work with [default: as many as this process may use]
-    #[arg(long, global = true, help_heading = COMMON, value_name = "N", value_parser = jobs)]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(..=MAX_JOBS))]
     jobs: Option<usize>,
 }
 
@@ -78,6 +84,7 @@ enum Command {
     Explain(explain::Arguments),
     Export(export::Arguments),
     Verify(verify::Arguments),
+    Steps(steps::Arguments),
     Completions(completions::Arguments),
 }
 
@@ -91,12 +98,9 @@ pub struct Context {
 
 /// Parses the command line, runs one command, and returns its exit code.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS };
-        }
+        Err(error) => return usage(&error),
     };
     let out = Output::new(&cli.common);
     let context = Context { common: cli.common, out, stop: Arc::default() };
@@ -112,6 +116,7 @@ pub fn main() -> ExitCode {
         Command::Files(arguments) => files::run(arguments, &context),
         Command::Export(arguments) => export::run(arguments, &context),
         Command::Verify(arguments) => verify::run(arguments, &context),
+        Command::Steps(arguments) => steps::run(arguments, &context),
         Command::Completions(arguments) => completions::run(arguments, &context),
     };
     match result {
@@ -122,6 +127,45 @@ pub fn main() -> ExitCode {
             ExitCode::from(error.kind().exit_code())
         }
     }
+}
+
+/// The command line. An empty argument, or an empty FOREBAY_STORE, is a variable that wasn't set, and never what is meant.
+fn parse() -> Result<Cli, clap::Error> {
+    let empty = |what: String| {
+        let message = format!("{what} has an empty value; give one, or leave it out");
+        Cli::command().error(ErrorKind::InvalidValue, message)
+    };
+    let arguments: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+    for (index, argument) in arguments.iter().enumerate().skip(1) {
+        match argument.strip_suffix('=') {
+            Some(option) if option.starts_with("--") && !option.contains('=') => return Err(empty(option.to_owned())),
+            None if argument.is_empty() && arguments[index - 1].starts_with('-') => {
+                return Err(empty(arguments[index - 1].clone()));
+            }
+            None if argument.is_empty() => return Err(empty(format!("argument {index}"))),
+            _ => {}
+        }
+    }
+    let cli = Cli::try_parse()?;
+    if cli.common.store.as_deref() == Some("") {
+        return Err(empty("the environment variable FOREBAY_STORE is set and".to_owned()));
+    }
+    Ok(cli)
+}
+
+/// What clap says of a command line: help and the version, or what is wrong with it, which with `--json` is a document
+/// as well.
+fn usage(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    if !error.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    if std::env::args_os().any(|argument| argument == "--json") {
+        let text = error.render().to_string();
+        let message = text.trim().trim_start_matches("error: ");
+        output::usage_error(message);
+    }
+    ExitCode::from(2)
 }
 
 impl Context {
@@ -168,11 +212,6 @@ impl Context {
 }
 
 /// Threads beyond any machine's are a slip of the keyboard.
-fn jobs(text: &str) -> std::result::Result<usize, String> {
-    const MOST: usize = 1024;
-    let number = text.parse().ok().filter(|n| *n <= MOST);
-    number.ok_or_else(|| format!("expected a number of threads from 0 (all in one) to {MOST}"))
-}
 
 /// The user's cache directory for Forebay; `None` where there is no home.
 fn cache_directory() -> Option<PathBuf> {

@@ -11,14 +11,15 @@ pub struct Output {
     pub json: bool,
     pub quiet: bool,
     pub verbose: bool,
-    /// Standard error is a terminal: progress may be drawn.
+    /// Standard error is a terminal that can do more than print: progress may be drawn.
     pub terminal: bool,
     color: bool,
 }
 
 impl Output {
     pub fn new(common: &Common) -> Self {
-        let terminal = std::io::stderr().is_terminal();
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let terminal = std::io::stderr().is_terminal() && !dumb;
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         Output {
             json: common.json,
@@ -37,17 +38,7 @@ impl Output {
 
     /// Lines on standard output; a reader that went away (`| head`) is no failure, a full disk is.
     pub fn text(&self, text: &str) -> Result<()> {
-        let text = text.trim_end_matches('\n');
-        if text.is_empty() {
-            return Ok(());
-        }
-        let mut out = std::io::stdout().lock();
-        match writeln!(out, "{text}").and_then(|()| out.flush()) {
-            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                Err(Error::io("cannot write to standard output", error))
-            }
-            _ => Ok(()),
-        }
+        print(text)
     }
 
     /// Something worth knowing, on standard error.
@@ -67,9 +58,7 @@ impl Output {
             return;
         }
         if self.json {
-            let document = json!({ "error": document(error) });
-            // What can't be written can't be complained of there either.
-            let _ = self.text(&serde_json::to_string_pretty(&document).unwrap_or_default());
+            failed(document(error));
         }
         self.complain(error);
     }
@@ -83,6 +72,30 @@ impl Output {
     fn paint(&self, code: &str, text: &str) -> String {
         if self.color { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
+}
+
+fn print(text: &str) -> Result<()> {
+    let text = text.trim_end_matches('\n');
+    if text.is_empty() {
+        return Ok(());
+    }
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Error::io("cannot write to standard output", error)),
+        _ => Ok(()),
+    }
+}
+
+/// The document of a command that failed.
+fn failed(error: Value) {
+    let document = json!({ "error": error });
+    // What can't be written can't be complained of there either.
+    let _ = print(&serde_json::to_string_pretty(&document).unwrap_or_default());
+}
+
+/// The document of a command line that isn't understood.
+pub fn usage_error(message: &str) {
+    failed(json!({ "kind": "usage", "message": message, "causes": [] }));
 }
 
 /// A line on standard error. Nobody may be listening, which is no failure of the command.

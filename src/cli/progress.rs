@@ -21,7 +21,8 @@ impl Listing {
         let bar = (out.terminal && !out.quiet).then(|| {
             let bar = ProgressBar::new_spinner();
             bar.set_style(
-                ProgressStyle::with_template("{spinner} {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()),
+                ProgressStyle::with_template("{spinner} {wide_msg}")
+                    .unwrap_or_else(|_| ProgressStyle::default_spinner()),
             );
             bar
         });
@@ -67,7 +68,8 @@ impl Storing {
     pub fn new(out: &Output, total_rows: u64) -> Self {
         let bar = (out.terminal && !out.quiet).then(|| {
             let bar = ProgressBar::new(total_rows);
-            let style = ProgressStyle::with_template("{bar:30} {percent}% {msg}")
+            // What doesn't fit in the terminal's width is cut off: the last words matter least.
+            let style = ProgressStyle::with_template("{bar:20} {percent:>3}% {wide_msg}")
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             bar.set_style(style);
             bar
@@ -85,41 +87,45 @@ impl Storing {
     }
 
     pub fn update(&self, event: Event) {
-        let text = {
-            let mut sums = self.state.lock().expect("no panics while locked");
-            match event {
-                Event::Rows { rows, source_bytes } => {
-                    sums.rows += rows;
-                    sums.source_bytes += source_bytes;
-                }
-                Event::Shard { stage, partition, rows, bytes } => {
-                    sums.stored_bytes += bytes;
-                    if self.out.verbose {
-                        let (rows, bytes) = (count(rows, "row"), size::print(bytes));
-                        say(&format!("stored shard {partition} of stage {stage}: {rows}, {bytes}"));
-                    }
-                }
-                Event::Bad { stage, partition, reason } => {
-                    self.out
-                        .warn(&format!("shard {partition} of stage {stage} was bad and is computed anew ({reason})"));
-                }
-                Event::Retry { partitions, wait, reason } => {
-                    let partitions = count(partitions as u64, "partition");
-                    let wait = seconds(wait.as_secs_f64());
-                    self.out.warn(&format!("{partitions} failed for now, tried again in {wait} ({reason})"));
+        let mut sums = self.state.lock().expect("no panics while locked");
+        match event {
+            Event::Rows { rows, source_bytes } => {
+                // What is tried again counts once.
+                sums.rows = (sums.rows + rows).min(self.total_rows);
+                sums.source_bytes += source_bytes;
+            }
+            Event::Shard { stage, partition, rows, bytes } => {
+                sums.stored_bytes += bytes;
+                if self.out.verbose {
+                    let (rows, bytes) = (count(rows, "row"), size::print(bytes));
+                    self.beside(|| say(&format!("stored shard {partition} of stage {stage}: {rows}, {bytes}")));
                 }
             }
-            // What is tried again counts once.
-            sums.rows = sums.rows.min(self.total_rows);
-            if let Some(bar) = &self.bar {
-                bar.set_position(sums.rows);
+            Event::Bad { stage, partition, reason } => {
+                let what = format!("shard {partition} of stage {stage} was bad and is computed anew ({reason})");
+                self.beside(|| self.out.warn(&what));
             }
-            self.text(&sums)
-        };
+            Event::Retry { partitions, wait, reason } => {
+                let partitions = count(partitions as u64, "partition");
+                let wait = seconds(wait.as_secs_f64());
+                self.beside(|| {
+                    self.out.warn(&format!("{partitions} failed for now, tried again in {wait} ({reason})"))
+                });
+            }
+        }
         if let Some(bar) = &self.bar {
-            bar.set_message(text);
+            bar.set_message(self.text(&sums));
+            bar.set_position(sums.rows);
         } else if self.plain && due(&self.last) {
-            say(&text);
+            say(&self.text(&sums));
+        }
+    }
+
+    /// Prints a line that the bar must not be drawn into.
+    fn beside(&self, print: impl FnOnce()) {
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
         }
     }
 
@@ -135,13 +141,13 @@ impl Storing {
         let rate = sums.rows as f64 / elapsed;
         let left = self.total_rows.saturating_sub(sums.rows) as f64 / rate.max(1e-9);
         format!(
-            "{} of {}, {:.0} a second, {}/s read, {} stored, {} left",
+            "{} of {}, {} left, {:.0} a second, {}/s read, {} stored",
             thousands(sums.rows),
             count(self.total_rows, "row"),
+            if sums.rows == 0 { "?".to_owned() } else { seconds(left) },
             rate,
             size::print((sums.source_bytes as f64 / elapsed) as u64),
             size::print(sums.stored_bytes),
-            if sums.rows == 0 { "?".to_owned() } else { seconds(left) },
         )
     }
 }

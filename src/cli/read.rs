@@ -1,7 +1,8 @@
 //! `forebay read`: samples and batches, from the nearest stored stage.
 
 use crate::app::open::{OnMissing, Opened, Reading, Which, describe, from_file};
-use crate::app::{trace, values};
+use crate::app::trace::{self, Dropped, Trace};
+use crate::app::values;
 use crate::cli::output::{count, say, seconds, shown};
 use crate::cli::{Context, now_ms};
 use crate::engine::dataset::Split;
@@ -43,7 +44,7 @@ pub struct Arguments {
     #[arg(long)]
     snapshot: Option<crate::id::SnapshotId>,
     /// Samples in a batch
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..))]
     batch_size: u64,
     /// Shuffle (or `--shuffle=false`) [default: as the split says, else not]
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
@@ -61,7 +62,7 @@ pub struct Arguments {
     /// Show one sample at every stage, computed from the source
     #[arg(long, value_name = "KEY", group = "what")]
     key: Option<String>,
-    /// Show this many samples chosen at random (by --seed), at every stage
+    /// Show this many of the split's samples, chosen at random (by --seed), at every stage
     #[arg(long, value_name = "N", group = "what")]
     random: Option<u64>,
     /// With --key or --random: write each stage of each sample into this directory, images as PNG
@@ -170,19 +171,18 @@ fn split<'a>(arguments: &Arguments, opened: &'a Opened, context: &Context) -> Re
 fn head(arguments: &Arguments, reader: &Reader, failed: &mut Failed, context: &Context) -> Result<()> {
     let mut rows = Vec::new();
     let mut text = String::new();
-    'epoch: for batch in reader.epoch(arguments.epoch, 0)? {
+    let mut batches = reader.epoch(arguments.epoch, 0)?;
+    while (rows.len() as u64) < arguments.limit {
+        let Some(batch) = batches.next() else { break };
         let batch = batch?.rows;
-        for row in 0..batch.num_rows() {
-            if rows.len() as u64 == arguments.limit {
-                break 'epoch;
-            }
+        let wanted = arguments.limit - rows.len() as u64;
+        for row in (0..batch.num_rows()).take(usize::try_from(wanted).unwrap_or(usize::MAX)) {
             failed.note(&batch.slice(row, 1));
             rows.push(values::row_json(&batch, row));
             text.push_str(&line(&batch, row));
         }
     }
-    context.out.result(Value::Array(rows), || text)?;
-    Ok(())
+    context.out.result(Value::Array(rows), || text)
 }
 
 /// `key  column=value …`
@@ -199,41 +199,61 @@ fn line(batch: &RecordBatch, row: usize) -> String {
 
 /// Single samples at every stage.
 fn samples(arguments: &Arguments, opened: &Opened, split: &Split, context: &Context) -> Result<()> {
-    let places = match (&arguments.key, arguments.random) {
-        (Some(key), _) => vec![trace::find(opened, key)?],
-        (None, count) => trace::random(opened, count.unwrap_or(1), arguments.seed),
+    let run = |place| trace::trace(opened, split, place, arguments.seed, arguments.epoch);
+    let traces: Box<dyn Iterator<Item = Result<Trace>>> = match (&arguments.key, arguments.random) {
+        (Some(key), _) => Box::new(std::iter::once(run(trace::find(opened, key)?))),
+        // Samples of other splits are passed over.
+        (None, count) => {
+            let kept = |trace: &Result<Trace>| trace.as_ref().map_or(true, |trace| trace.dropped.is_none());
+            let count = usize::try_from(count.unwrap_or(1)).unwrap_or(usize::MAX);
+            Box::new(trace::random(opened, arguments.seed).map(run).filter(kept).take(count))
+        }
     };
     if let Some(directory) = &arguments.save {
         std::fs::create_dir_all(directory).map_err(|e| Error::io(format!("cannot make {}", directory.display()), e))?;
     }
     let mut documents = Vec::new();
     let mut text = String::new();
-    for place in places {
-        let traced = trace::trace(opened, split, place, arguments.seed, arguments.epoch)?;
-        let key =
-            traced.first().map_or(String::new(), |t| t.rows.batch.column(0).as_string::<i64>().value(0).to_owned());
-        let _ = writeln!(text, "{}", shown(&key));
+    for trace in traces {
+        let trace = trace?;
+        let key = &trace.key;
+        let _ = writeln!(text, "{}", shown(key));
         let mut stages = Vec::new();
-        for (number, stage) in traced.iter().enumerate() {
+        for (number, stage) in trace.stages.iter().enumerate() {
             let batch = &stage.rows.batch;
             let mut files = Vec::new();
             for row in 0..batch.num_rows() {
                 let _ = write!(text, "  {:<14}{}", stage.stage, line(batch, row));
                 if let Some(directory) = &arguments.save {
-                    let prefix = format!("{}.{number}-{}", values::file_name(&key), stage.stage);
+                    let prefix = format!("{}.{number}-{}", values::file_name(key), stage.stage);
                     files.extend(values::save(batch, row, directory, &prefix)?);
                 }
-            }
-            if batch.num_rows() == 0 {
-                let _ = writeln!(text, "  {:<14}(dropped)", stage.stage);
             }
             let rows: Vec<Value> = (0..batch.num_rows()).map(|row| values::row_json(batch, row)).collect();
             stages.push(json!({ "stage": stage.stage, "rows": rows, "files": files }));
         }
-        documents.push(json!({ "key": key, "stages": stages }));
+        let mut fate = Value::Null;
+        if let Some(dropped) = &trace.dropped {
+            let kept_by = trace::kept_by(opened, &trace, arguments.seed, arguments.epoch)?;
+            let _ = writeln!(text, "  {:<14}dropped: {}", dropped.stage, why(dropped, &kept_by));
+            fate = json!({ "stage": dropped.stage, "condition": dropped.condition, "kept_by_splits": kept_by });
+        }
+        documents.push(json!({ "key": key, "stages": stages, "dropped": fate }));
     }
-    context.out.result(Value::Array(documents), || text)?;
-    Ok(())
+    context.out.result(Value::Array(documents), || text)
+}
+
+/// Why a sample isn't in a split, and in which it is.
+fn why(dropped: &Dropped, kept_by: &[String]) -> String {
+    let condition = match &dropped.condition {
+        Some(condition) => format!("{} isn't true of it", shown(condition)),
+        None => "the step left it out".to_owned(),
+    };
+    match kept_by {
+        [] => condition,
+        [one] => format!("{condition}; it is in split {one}"),
+        several => format!("{condition}; it is in the splits {}", several.join(", ")),
+    }
 }
 
 fn bench(

@@ -1,9 +1,9 @@
 //! `forebay verify`: checks every byte of a store against its digests, and repairs what can be.
 
-use crate::cli::output::count;
+use crate::cli::output::{self, count};
 use crate::cli::place::Place;
 use crate::cli::{Context, reported};
-use crate::error::{Kind, Result};
+use crate::error::{Error, Result};
 use crate::spec::size;
 use crate::store::verify::{Options, verify};
 use clap::Args;
@@ -44,8 +44,18 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         .iter()
         .map(|f| json!({ "object": f.object, "expected": f.expected, "found": f.found, "repaired": f.repaired }))
         .collect();
+    let left = verified.findings.iter().filter(|f| f.repaired.is_none()).count() as u64;
+    let error = (left > 0).then(|| {
+        let advice = match arguments.repair {
+            true => "they can't be repaired from here",
+            false => {
+                "`forebay verify --repair` reports what is bad, so that the next `forebay materialize` computes it anew"
+            }
+        };
+        Error::corrupt(format!("{} left; {advice}", count(left, "finding")))
+    });
     let document = json!({
-        "findings": findings, "heads": verified.heads, "records": verified.records, "parts_read": verified.parts_read,
+        "error": error.as_ref().map(output::document), "findings": findings, "heads": verified.heads, "records": verified.records, "parts_read": verified.parts_read,
         "bytes_read": verified.bytes_read, "orphans": verified.orphans, "orphan_bytes": verified.orphan_bytes,
     });
     context.out.result(document, || {
@@ -68,18 +78,16 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         }
         text
     })?;
-    if verified.findings.iter().all(|f| f.repaired.is_some()) {
-        if !verified.findings.is_empty() {
-            context.out.note("`forebay materialize`, with the stages that are wanted, now stores anew what was bad");
+    if error.is_none() && !verified.findings.is_empty() {
+        context.out.note("`forebay materialize`, with the stages that are wanted, now stores anew what was bad");
+    }
+    match error {
+        None => Ok(()),
+        Some(error) => {
+            context.out.complain(&error);
+            Err(reported(error.kind()))
         }
-        return Ok(());
     }
-    if !arguments.repair {
-        context.out.note(
-            "`forebay verify --repair` reports what is bad, so that the next `forebay materialize` computes it anew",
-        );
-    }
-    Err(reported(Kind::Corrupt))
 }
 
 fn share(text: &str) -> std::result::Result<f64, String> {

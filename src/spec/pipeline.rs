@@ -64,7 +64,7 @@ impl Pipeline {
             text: text.to_owned(),
             file: file.to_owned(),
         };
-        pipeline.check_stages(&root)?;
+        pipeline.check_stages()?;
         Ok(pipeline)
     }
 
@@ -73,7 +73,7 @@ impl Pipeline {
         steps::stage_names(self.source.filter.is_some(), &self.steps, split)
     }
 
-    fn check_stages(&self, root: &Node) -> Result<()> {
+    fn check_stages(&self) -> Result<()> {
         let mut names = self.stage_names(None)?;
         for split in &self.splits {
             for name in self.stage_names(Some(split))? {
@@ -82,13 +82,10 @@ impl Pipeline {
                 }
             }
         }
-        let Some(stages) = given(root, "materialize").and_then(|node| given(node, "stages")) else { return Ok(()) };
         let known = |name: &str| matches!(name, "all" | "auto") || names.iter().any(|known| known == name);
-        match self.materialize.stages.iter().position(|name| !known(name)) {
-            Some(at) => {
-                let name = self.materialize.stages.get(at).map_or("", String::as_str);
+        match self.materialize.stages.iter().find(|(name, _)| !known(name)) {
+            Some((name, span)) => {
                 let hint = suggest(name, "expected", names.iter().map(String::as_str));
-                let span = stages.item(at).map_or(&stages.span, |item| &item.span);
                 Err(span.error(format_args!("no stage is named {}; {hint}", quote(name))))
             }
             None => Ok(()),
@@ -211,8 +208,8 @@ pub enum IdentityMode {
 
 #[derive(Debug, Clone, Default)]
 pub struct Materialize {
-    /// Stage names; empty: the default stage. `all` and `auto` stand alone and are spelled as such.
-    pub stages: Vec<String>,
+    /// Stage names and where they stand; empty: the default stage. `all` and `auto` stand alone and are spelled as such.
+    pub stages: Vec<(String, Span)>,
     pub container: Option<Container>,
     pub codec: Option<Codec>,
 }

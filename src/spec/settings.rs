@@ -76,7 +76,8 @@ pub fn read_materialize(root: &Node) -> Result<Materialize> {
     check(node, "a map, such as {stages: [resize], format: parquet}", &["stages", "format", "compression"])?;
     if let Some(stages) = given(node, "stages") {
         let items = one_or_more(stages, "names of stages")?;
-        materialize.stages = texts(items)?;
+        let spans = items.iter().map(|item| item.span.clone());
+        materialize.stages = texts(items)?.into_iter().zip(spans).collect();
         let word = |item: &&Node| matches!(&item.value, Value::Str(name) if matches!(name.as_str(), "all" | "auto"));
         if let Some(item) = items.iter().find(word).filter(|_| items.len() > 1) {
             return Err(item

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::spec::node::{Node, Span, nearest};
-use crate::step::{Step, image, table};
+use crate::step::{Cardinality, Purity, Step, image, table};
 use arrow::datatypes::SchemaRef;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +13,12 @@ pub struct Definition {
     pub name: &'static str,
     /// One line for `--help`, the JSON Schema and error messages.
     pub summary: &'static str,
+    pub purity: Purity,
+    pub cardinality: Cardinality,
+    /// What it reads, what it writes, and why a row fails: half a sentence each, as `formats/steps.md` has them.
+    pub reads: &'static str,
+    pub writes: &'static str,
+    pub fails: &'static str,
     /// JSON Schema of the parameters.
     pub schema: fn() -> schemars::Schema,
     pub build: fn(&Build) -> Result<Arc<dyn Step>>,
@@ -42,10 +48,15 @@ pub fn build(name: &str, request: &Build) -> Result<Arc<dyn Step>> {
     if name == "python" || name.starts_with("python.") {
         return Err(request.span.error("python: steps are not built yet; expected one of the built-in steps"));
     }
+    Err(request.span.error(unknown(name)))
+}
+
+/// What is wrong with a name that no step has.
+pub fn unknown(name: &str) -> String {
     let names = || definitions().map(|d| d.name);
     let hint = match nearest(name, names()) {
         Some(near) => format!("did you mean {near:?}?"),
         None => format!("the steps are {}", names().collect::<Vec<_>>().join(", ")),
     };
-    Err(request.span.error(format!("unknown step {name:?}; {hint}")))
+    format!("unknown step {name:?}; {hint}")
 }

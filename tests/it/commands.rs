@@ -61,7 +61,22 @@ fn every_command_speaks_json() {
     let at = dataset.path();
 
     let begun = json(at, &["init", "photos"]);
-    has(&begun, &["pipeline", "file", "text", "files", "bytes", "median_bytes", "classes", "odd", "odd_files", "next"]);
+    has(
+        &begun,
+        &[
+            "pipeline",
+            "file",
+            "text",
+            "files",
+            "bytes",
+            "median_bytes",
+            "classes",
+            "splits",
+            "odd",
+            "odd_files",
+            "next",
+        ],
+    );
     assert_eq!(begun["text"], std::fs::read_to_string(at.join("photos.yaml")).unwrap());
 
     let checked = json(at, &["check", FILE]);
@@ -146,6 +161,7 @@ fn every_command_speaks_json() {
     assert_eq!(names[..4], ["concatenated", "decode", "resize", "index"]);
     has(&explained[2], &["stage", "split", "recipe", "document", "stored", "others"]);
     assert_eq!(explained[2]["stored"], json!(["arrow-none"]));
+    assert!(succeed(at, &["show", FILE]).contains("\n  import numpy as np, pyarrow as pa\n"));
 
     assert_eq!(json(at, &["files", FILE]).as_array().unwrap().len() as u64, shown["shards"]);
     let exported = json(at, &["export", FILE, "--to", "out"]);
@@ -153,7 +169,7 @@ fn every_command_speaks_json() {
     assert_eq!(strings(&exported["files"]).len() as u64, shown["shards"]);
 
     let verified = json(at, &["verify", FILE]);
-    let fields = ["findings", "heads", "records", "parts_read", "bytes_read", "orphans", "orphan_bytes"];
+    let fields = ["error", "findings", "heads", "records", "parts_read", "bytes_read", "orphans", "orphan_bytes"];
     has(&verified, &fields);
     assert_eq!((&verified["findings"], &verified["records"]), (&json!([]), &shown["shards"]));
 
@@ -163,6 +179,71 @@ fn every_command_speaks_json() {
     has(error, &["kind", "message", "causes"]);
     assert_eq!((code, &error["kind"]), (1, &"not_found".into()));
     assert!(err.starts_with("error: ") && err.contains(error["message"].as_str().unwrap()), "{err}");
+
+    has(&json(at, &["completions", "bash"]), &["shell", "script"]);
+    let steps = json(at, &["steps"]);
+    assert_eq!(steps.as_array().unwrap().len(), 14);
+    let fields = ["step", "summary", "purity", "cardinality", "reads", "writes", "fails", "parameters", "notes"];
+    has(&steps[0], &fields);
+    has(&steps[0]["parameters"][0], &["name", "type", "required", "default", "about"]);
+}
+
+#[test]
+fn steps_are_listed_and_shown() {
+    let at = tempfile::tempdir().unwrap();
+    let at = at.path();
+    let listed = succeed(at, &["steps"]);
+    assert_eq!(listed.lines().count(), 14);
+    assert!(listed.contains("image.resize                Resize images to a shorter side"), "{listed}");
+    let shown = succeed(at, &["steps", "image.resize"]);
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/formats/steps.md")).unwrap();
+    assert!(page.contains(&shown) && shown.starts_with("## image.resize\n"), "{shown}");
+    assert_eq!(json(at, &["steps", "image.resize"])[0]["parameters"][0]["name"], "column");
+    let (code, out, err) = run(at, &["steps", "image.resise"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(err.contains("unknown step \"image.resise\"; did you mean \"image.resize\"?"), "{err}");
+}
+
+#[test]
+fn a_command_line_that_is_wrong_is_a_document_too() {
+    let at = tempfile::tempdir().unwrap();
+    let at = at.path();
+    for (arguments, words) in [
+        (&["read", FILE, "--no-such-flag"][..], "--no-such-flag"),
+        (&["read", FILE, "--count", "--bench"], "--bench"),
+        (&["read", FILE, "--batch-size", "0"], "--batch-size"),
+        (&["read", FILE, "--jobs", "1025"], "--jobs"),
+        (&["materialise"], "materialize"),
+        (&[], "requires a subcommand"),
+        (&["completions", "tcsh"], "tcsh"),
+        (&["ls", "--store", ""], "--store has an empty value"),
+        (&["ls", "--store="], "--store has an empty value"),
+        (&["read", FILE, "--split", ""], "--split has an empty value"),
+        (&["check", ""], "argument 2 has an empty value"),
+    ] {
+        let (code, plain, told) = run(at, arguments);
+        assert_eq!((code, plain.as_str()), (2, ""), "{arguments:?}: {told}");
+        let (code, out, err) = run(at, &[arguments, &["--json"]].concat());
+        let error = &parse(&out)["error"];
+        has(error, &["kind", "message", "causes"]);
+        assert_eq!((code, &error["kind"]), (2, &"usage".into()), "{arguments:?}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(words) && !message.starts_with("error"), "{arguments:?}: {message}");
+        assert!(!err.is_empty() && (arguments.is_empty() || err.contains(words)), "{arguments:?}: {err}");
+    }
+    // A variable that is set and empty is a mistake as well; an option wins over it.
+    let with_store = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        let output = command.args(arguments).current_dir(at).env("FOREBAY_STORE", "").output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, err) = with_store(&["ls"]);
+    assert!(code == Some(2) && err.contains("FOREBAY_STORE is set and has an empty value"), "{err}");
+    let (code, err) = with_store(&["ls", "--store", "there"]);
+    assert!(code == Some(1) && err.contains("no store at there"), "{err}");
+    // What is asked for is no failure.
+    let (code, out, _) = run(at, &["--version", "--json"]);
+    assert!(code == 0 && out.starts_with("forebay "), "{out}");
 }
 
 #[test]
@@ -183,6 +264,22 @@ fn exit_codes_say_what_to_do() {
     fails(&["explain", FILE, "--stage", "resise"], 1, &["did you mean \"resize\"?"]);
     fails(&["explain", FILE, "--stage", "random_crop"], 1, &["stage random_crop is never stored", "is random"]);
     fails(&["ls", "nowhere.yaml"], 1, &["cannot read the pipeline file nowhere.yaml", "\n  because: "]);
+    for command in ["check", "ls"] {
+        std::fs::write(at.join("wide.yaml"), b"\xff\xfes\0o\0").unwrap();
+        fails(&[command, "wide.yaml"], 1, &["wide.yaml: the text is not UTF-8 at byte 0; it looks like UTF-16"]);
+        std::fs::write(at.join("long.yaml"), vec![b' '; (4 << 20) + 1]).unwrap();
+        fails(&[command, "long.yaml"], 1, &["long.yaml has more than 4194304 bytes"]);
+    }
+    fails(
+        &["check", "photos"],
+        1,
+        &["photos is a directory, expected a pipeline file; `forebay init photos` writes one"],
+    );
+    fails(
+        &["read", FILE, "--split", "val", "--stage", "resise"],
+        1,
+        &["no stage \"resise\"", "did you mean \"resize\"?"],
+    );
     let missing = fails(&["check", "nowhere.yaml"], 1, &["`forebay init` writes one", "\n  because: "]);
     assert!(missing.starts_with("error: "), "{missing}");
     std::fs::write(at.join("bad.yaml"), "source: { files: ./photos/**/*.jpg }\nsteps:\n  - image.resise: 3\n").unwrap();
@@ -203,7 +300,8 @@ fn exit_codes_say_what_to_do() {
     assert!(out.contains(blob.file_name().unwrap().to_str().unwrap()) && out.contains("1 finding"), "{out}");
     assert!(err.contains("--repair"), "{err}");
     let (code, out, _) = run(at, &["verify", FILE, "--json"]);
-    assert_eq!((code, parse(&out)["findings"].as_array().unwrap().len()), (4, 1));
+    let found = parse(&out);
+    assert_eq!((code, found["findings"].as_array().unwrap().len(), &found["error"]["kind"]), (4, 1, &"corrupt".into()));
     succeed(at, &["verify", FILE, "--repair"]);
     assert_eq!(json(at, &["materialize", FILE, "--stage", "resize"])["computed_shards"], 1);
     assert!(succeed(at, &["verify", FILE]).contains("all good"));
@@ -273,6 +371,37 @@ fn a_terminal_gets_colours_unless_told_otherwise() {
     let (Some(coloured), Some(plain)) = (run(""), run("1")) else { return };
     assert!(coloured.contains("\u{1b}[31merror:\u{1b}[0m there is no store"), "{coloured:?}");
     assert!(plain.contains("error: there is no store") && !plain.contains('\u{1b}'), "{plain:?}");
+}
+
+#[test]
+fn progress_fits_in_a_terminal_and_is_left_out_where_it_cannot_be_drawn() {
+    let dataset = Dataset::with_photos(PHOTOS, 24);
+    let run = |store: &str, term: &str| {
+        let command = format!("{} materialize {FILE} --verbose --store {store}", env!("CARGO_BIN_EXE_forebay"));
+        let output = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .current_dir(dataset.path())
+            .env("FOREBAY_CACHE", dataset.path().join("cache"))
+            .env("TERM", term)
+            .stdin(Stdio::null())
+            .output();
+        output.ok().map(|o| String::from_utf8_lossy(&o.stdout).into_owned())
+    };
+    let (Some(drawn), Some(dumb)) = (run("one", "xterm"), run("two", "dumb")) else { return };
+    let escapes = regex::Regex::new("\u{1b}\\[[0-9;]*[A-Za-z]").unwrap();
+    let bars: Vec<String> = drawn
+        .split(['\r', '\n'])
+        .filter(|line| line.contains("% "))
+        .map(|line| escapes.replace_all(line, "").into_owned())
+        .collect();
+    assert!(bars.iter().any(|bar| bar.contains("24 of 24 rows, 0.0 s left")), "{drawn:?}");
+    let long = bars.iter().find(|bar| bar.chars().count() > 80);
+    assert_eq!(long, None);
+    // A line beside the bar begins where the bar was taken away.
+    let shards = drawn.matches("stored shard ").count();
+    assert!(shards >= 3, "{drawn:?}");
+    assert_eq!(drawn.matches("\r\u{1b}[2Kstored shard ").count(), shards, "{drawn:?}");
+    assert!(!dumb.contains('\u{1b}') && dumb.contains("stored shard "), "{dumb:?}");
 }
 
 #[test]
@@ -360,7 +489,48 @@ fn samples_can_be_looked_at() {
     assert_eq!(keys.len(), 4);
     assert_eq!(random, read(&["--random", "4"]));
     assert_ne!(random, read(&["--random", "4", "--seed", "9"]));
-    assert_eq!(read(&["--random", "100"]).as_array().unwrap().len(), 30);
+    // Samples of the split alone, each once.
+    let random = read(&["--random", "100"]);
+    let keys: BTreeSet<&str> = random.as_array().unwrap().iter().map(|s| s["key"].as_str().unwrap()).collect();
+    assert_eq!((keys.len() as u64, random.as_array().unwrap().len() as u64), (count, count));
+    assert!(random.as_array().unwrap().iter().all(|sample| sample["dropped"].is_null()));
+    assert_eq!(read(&["--random", "0"]), json!([]));
+    assert_eq!(read(&["--limit", "0"]), json!([]));
+    assert_eq!(read(&["--limit", "2", "--batch-size", "18446744073709551615"]).as_array().unwrap().len(), 2);
+
+    // A sample that isn't in the split: which condition says so, and where it is.
+    let traced = json(at, &["read", FILE, "--split", "val", "--key", key]);
+    let condition = "((hash(key) % 5) = 0)";
+    let dropped = json!({ "stage": "where", "condition": condition, "kept_by_splits": ["train"] });
+    assert_eq!(traced[0]["dropped"], dropped);
+    assert_eq!(traced[0]["stages"].as_array().unwrap().len(), 4);
+    let text = succeed(at, &["read", FILE, "--split", "val", "--key", key]);
+    let told = format!("  where         dropped: {condition} isn't true of it; it is in split train\n");
+    assert!(text.ends_with(&told), "{text}");
+}
+
+#[test]
+fn samples_of_like_names_are_saved_side_by_side() {
+    let dataset = Dataset::new("name: x\nsource: { files: \"photos/**/*.jpg\" }\nsteps: [ image.decode ]\n");
+    let at = dataset.path();
+    let keys = ["a/b.jpg", "a_b.jpg", "A_b.jpg", "a+b.jpg", "a/b.jpg.0-concatenated.image.jpg"];
+    std::fs::create_dir_all(at.join("photos/a")).unwrap();
+    for (number, key) in keys.iter().enumerate() {
+        std::fs::write(at.join("photos").join(key), photo(number, 16, 16 + number)).unwrap();
+    }
+    let mut names = BTreeSet::new();
+    for (number, key) in keys.iter().enumerate() {
+        for _ in 0..2 {
+            let traced = json(at, &["read", FILE, "--key", key, "--save", "look"]);
+            let files = traced[0]["stages"].as_array().unwrap().iter().flat_map(|s| strings(&s["files"]));
+            names.extend(files.map(str::to_lowercase));
+        }
+        assert_eq!((names.len(), at.join("look").read_dir().unwrap().count()), (2 * number + 2, 2 * number + 2));
+    }
+    assert!(names.contains("look/a+b.jpg.0-concatenated.image.jpg"), "{names:?}");
+    // All at once they are the same files.
+    let random = json(at, &["read", FILE, "--random", "9", "--save", "look"]);
+    assert_eq!((random.as_array().unwrap().len(), at.join("look").read_dir().unwrap().count()), (5, names.len()));
 }
 
 #[test]
@@ -558,7 +728,12 @@ fn check_says_what_would_happen() {
     assert!(checked["partitions"].as_u64().unwrap() >= 5);
     assert!(checked["open_bytes"].as_u64().unwrap() > 0);
     let advice = strings(&checked["advice"]).join("\n");
-    assert!(advice.contains("a batch of 256 of stage") && advice.contains("`partition: {"), "{advice}");
+    assert!(advice.contains("a batch of 256 of stage"), "{advice}");
+    // What is advised is a setting that does it.
+    let setting = advice.split('`').find(|part| part.starts_with("partition: {")).unwrap();
+    edit(&dataset, "partition: { entries: 8, bytes: 1gb }", setting);
+    assert_eq!(json(at, &["check", FILE])["partitions"], 1);
+    edit(&dataset, setting, "partition: { entries: 8, bytes: 1gb }");
     assert!(!advice.contains("constant"), "{advice}");
 
     let text = succeed(at, &["check", FILE]);
@@ -602,4 +777,44 @@ fn a_class_sorted_tar_is_warned_of() {
         let advice = strings(&checked["advice"]).join("\n");
         assert_eq!(advice.contains("cls is constant within 4 of 4 partitions"), sorted, "{advice}");
     }
+}
+
+#[test]
+fn check_advises_what_helps_containers() {
+    let lines = "{\"text\": \"a few words\"}\n".repeat(2500);
+    let checked = |files: usize, partition: &str| {
+        let dataset = Dataset::new(&format!("name: x\nsource: {{ jsonl: \"*.jsonl\" }}\n{partition}"));
+        for number in 0..files {
+            std::fs::write(dataset.path().join(format!("{number}.jsonl")), &lines).unwrap();
+        }
+        let checked = json(dataset.path(), &["check", FILE]);
+        (checked["partitions"].as_u64().unwrap(), strings(&checked["advice"]).join("\n"))
+    };
+    // No setting joins files.
+    for partition in ["", "partition: { entries: 1 }"] {
+        let (partitions, advice) = checked(3, partition);
+        assert_eq!(partitions, if partition.is_empty() { 3 } else { 9 });
+        assert!(advice.contains("partitions never span files, of which the source has 3; files of "), "{advice}");
+        assert!(!advice.contains("`partition:"), "{advice}");
+    }
+    assert!(!checked(1, "").1.contains("shards of stage"));
+}
+
+#[test]
+fn stages_of_a_pipeline_that_cannot_be_stored_are_refused() {
+    let dataset = Dataset::with_photos(PHOTOS, 8);
+    let at = dataset.path();
+    let text = std::fs::read_to_string(&dataset.file).unwrap();
+    let line = text.lines().count() + 1;
+    std::fs::write(&dataset.file, format!("{text}materialize: {{ stages: [resize, random_crop] }}\n")).unwrap();
+    for command in ["check", "materialize", "snapshot"] {
+        let (code, _, err) = run(at, &[command, FILE]);
+        assert_eq!(code, 1);
+        let place =
+            format!("error: {FILE}:{line}:33: materialize.stages: stage \"random_crop\" can't be stored: it is random");
+        assert!(err.contains(&place) && err.contains("The last stage that can be is \"where\""), "{err}");
+    }
+    // As `formats/pipeline.md` has it, `auto` is what is stored anyway.
+    std::fs::write(&dataset.file, format!("{text}materialize: {{ stages: auto }}\n")).unwrap();
+    assert_eq!(json(at, &["materialize", FILE])["stages"][0]["stage"], "index");
 }

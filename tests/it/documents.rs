@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "init",
     "check",
     "snapshot",
@@ -19,8 +19,36 @@ const COMMANDS: [&str; 12] = [
     "explain",
     "export",
     "verify",
+    "steps",
     "completions",
 ];
+
+#[test]
+fn scripts_say_what_they_do_and_refuse_what_they_do_not_know() {
+    let mut tried = 0;
+    for entry in std::fs::read_dir(Path::new(ROOT).join("scripts")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some() {
+            continue;
+        }
+        let run = |arguments: &[&str]| {
+            let output = Command::new(&path).args(arguments).output().unwrap();
+            let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+            (output.status.code(), text(output.stdout), text(output.stderr))
+        };
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let (code, out, err) = run(&["--help"]);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{name}");
+        assert!(out.contains(&format!("scripts/{name}")) && !out.contains("set -e"), "{name}: {out}");
+        for arguments in [&["--no-such"][..], &["1", "2", "3", "4"]] {
+            let (code, out, err) = run(arguments);
+            assert_eq!((code, out.as_str()), (Some(2), ""), "{name} {arguments:?}: {err}");
+            assert!(err.contains(name), "{name}: {err}");
+        }
+        tried += 1;
+    }
+    assert!(tried >= 8, "{tried} scripts");
+}
 
 /// A directory with `photos`, as README has it, and with `forebay` and `duckdb` for its shell.
 fn workshop() -> tempfile::TempDir {

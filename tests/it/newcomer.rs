@@ -1,7 +1,7 @@
 //! What a newcomer does first: from a folder of photographs to batches from a stored stage, with the binary alone; and
 //! the demo, which does the same by itself.
 
-use crate::fixture::{forebay, photos, succeed};
+use crate::fixture::{forebay, photo, photos, succeed};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -44,12 +44,15 @@ fn from_a_folder_of_photographs_to_batches_of_a_stored_stage() {
     let words = |line: &'static str| line.split(' ').skip(1).collect::<Vec<_>>();
     assert_eq!(
         next,
-        ["forebay check photos.yaml", "forebay materialize photos.yaml", "forebay read photos.yaml --bench"]
+        [
+            "forebay check photos.yaml",
+            "forebay materialize photos.yaml",
+            "forebay read photos.yaml --split train --bench"
+        ]
     );
     succeed(at, &words("forebay check photos.yaml"));
-    let read = forebay(at, &words("forebay read photos.yaml --bench"));
+    let read = forebay(at, &words("forebay read photos.yaml --split train --bench"));
     let notes = String::from_utf8(read.stderr).unwrap();
-    assert!(notes.contains("reading split train, the first of train, val"), "{notes}");
     assert!(notes.contains("1 shard: 1 from the source"), "{notes}");
 
     let bench = ["read", "photos.yaml", "--split", "train", "--bench", "--batch-size", "8", "--json"];
@@ -68,6 +71,78 @@ fn from_a_folder_of_photographs_to_batches_of_a_stored_stage() {
     check_bench(&after, rows);
     assert_eq!(origins(&after), [(Some("index"), rows)]);
     assert_eq!(before["bytes"], after["bytes"]);
+}
+
+/// `init` and then every key of each split, sorted.
+fn split_keys(at: &Path, folder: &str) -> Vec<(String, Vec<String>)> {
+    let begun = json(at, &["init", folder, "--json"]);
+    let file = begun["file"].as_str().unwrap();
+    let splits = begun["splits"].as_object().unwrap().keys();
+    let keys = |split: &String| {
+        let rows = json(at, &["read", file, "--split", split, "--limit", "1000", "--json", "-q"]);
+        let mut keys: Vec<String> =
+            rows.as_array().unwrap().iter().map(|row| row["_key"].as_str().unwrap().to_owned()).collect();
+        keys.sort();
+        (split.clone(), keys)
+    };
+    splits.map(keys).collect()
+}
+
+#[test]
+fn splits_that_a_folder_has_are_kept() {
+    use arrow::array::{ArrayRef, LargeBinaryArray, RecordBatch};
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    let put = |path: &str, bytes: &[u8]| {
+        let path = at.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    };
+    let parquet = |rows: usize| {
+        let images: Vec<Vec<u8>> = (0..rows).map(|row| photo(row, 240, 260)).collect();
+        let images: ArrayRef = std::sync::Arc::new(LargeBinaryArray::from_iter_values(images));
+        let batch = RecordBatch::try_from_iter([("image", images)]).unwrap();
+        let mut writer = parquet::arrow::ArrowWriter::try_new(Vec::new(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.into_inner().unwrap()
+    };
+    let rows = |file: &str, rows: usize| (0..rows).map(|row| format!("{file}#{row}")).collect::<Vec<_>>();
+
+    // As the Hub has them: in one folder, or in `data`, or a folder for each.
+    put("flat/train-00000-of-00001.parquet", &parquet(3));
+    put("flat/test-00000-of-00001.parquet", &parquet(2));
+    put("hub/README.md", b"x");
+    put("hub/data/train-00000-of-00002.parquet", &parquet(3));
+    put("hub/data/train-00001-of-00002.parquet", &parquet(2));
+    put("hub/data/validation-00000-of-00001.parquet", &parquet(1));
+    put("folders/train/0.parquet", &parquet(2));
+    put("folders/test/0.parquet", &parquet(1));
+    let train = [rows("data/train-00000-of-00002.parquet", 3), rows("data/train-00001-of-00002.parquet", 2)].concat();
+    for (folder, expect) in [
+        (
+            "flat",
+            [("test", rows("test-00000-of-00001.parquet", 2)), ("train", rows("train-00000-of-00001.parquet", 3))],
+        ),
+        ("hub", [("train", train), ("validation", rows("data/validation-00000-of-00001.parquet", 1))]),
+        ("folders", [("test", rows("test/0.parquet", 1)), ("train", rows("train/0.parquet", 2))]),
+    ] {
+        assert_eq!(split_keys(at, folder), expect.map(|(split, keys)| (split.to_owned(), keys)), "{folder}");
+    }
+
+    // As ImageFolder has them, and below another directory.
+    for below in ["", "images/"] {
+        let folder = format!("pets{}", below.len());
+        let mut expect = Vec::new();
+        for (split, count) in [("test", 2), ("train", 4), ("val", 1)] {
+            let keys: Vec<String> =
+                (0..count).map(|n| format!("{below}{split}/{}/{n}.jpg", ["cat", "dog"][n % 2])).collect();
+            keys.iter().enumerate().for_each(|(n, key)| put(&format!("{folder}/{key}"), &photo(n, 240, 260)));
+            let mut keys = keys;
+            keys.sort();
+            expect.push((split.to_owned(), keys));
+        }
+        assert_eq!(split_keys(at, &folder), expect, "{folder}");
+    }
 }
 
 #[test]

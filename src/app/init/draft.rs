@@ -1,6 +1,7 @@
 //! The text of a starter pipeline: what the survey found, written so that a newcomer can go on from it.
 
-use super::survey::{Kind, Survey};
+use super::split::Split;
+use super::survey::{Kind, Labels, Survey, is_label};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -30,7 +31,7 @@ pub(super) fn text(name: &str, path: &Path, survey: &Survey) -> String {
     let _ = writeln!(out, "name: {}\n", quoted(name));
     source(&mut out, main, path, survey);
     steps(&mut out, main, survey);
-    splits(&mut out, main, survey);
+    write_splits(&mut out, main, survey);
     out.push_str("\n# Where stages are stored; `--store` and FOREBAY_STORE win.\nstore: ./.forebay\n");
     out
 }
@@ -42,6 +43,7 @@ fn source(out: &mut String, main: Kind, path: &Path, survey: &Survey) {
         Kind::Parquet => "parquet",
         Kind::Arrow => "arrow",
         Kind::Jsonl => "jsonl",
+        Kind::Csv if survey.load.is_some() => "table",
         Kind::Csv => "csv",
     };
     let patterns: Vec<String> = if survey.single {
@@ -55,13 +57,20 @@ fn source(out: &mut String, main: Kind, path: &Path, survey: &Survey) {
         many => format!("[ {} ]", many.join(", ")),
     };
     let _ = writeln!(out, "source:\n  {field}: {listed}");
-    if !survey.single && main == Kind::Image && !survey.splits.is_empty() {
+    if !survey.single && !survey.splits.is_empty() {
+        let _ = writeln!(out, "  root: {}    # what keys are relative to; the splits go by them", quoted(&shown(path)));
+    }
+    if let Some(load) = &survey.load {
         let _ = writeln!(
             out,
-            "  root: {}    # keys begin with the split: {}",
-            quoted(&shown(path)),
-            survey.splits.join(", ")
+            "  load: {{ {}: {} }}    # the file that a row names",
+            loaded(survey),
+            quoted(&load.template)
         );
+        if load.unique {
+            let _ =
+                writeln!(out, "  key: {}    # what a row is known by; without it, its number", quoted(&load.column));
+        }
     }
     if !survey.classes.is_empty() && field == "files" {
         let _ = writeln!(
@@ -70,16 +79,8 @@ fn source(out: &mut String, main: Kind, path: &Path, survey: &Survey) {
             comment(survey.classes.first().map_or("", String::as_str)),
             survey.classes.len() - 1
         );
-    } else if let Some((file, columns)) = &survey.labels {
-        let on = columns.first().map_or("", String::as_str);
-        let values: Vec<String> = columns.iter().skip(1).map(|c| quoted(c)).collect();
-        let (on, file) = (quoted(on), quoted(&shown(file)));
-        out.push_str("  # Labels from the table beside the files: `matching` is the key whose row is looked up.\n");
-        let _ = writeln!(
-            out,
-            "  # join: {{ table: {file}, on: {on}, matching: \"{{name}}\", columns: [ {} ] }}",
-            comment(&values.join(", "))
-        );
+    } else if let Some(labels) = &survey.labels {
+        labels_beside(out, main, labels);
     }
     if !survey.columns.is_empty() {
         let what = if main == Kind::Tar { "members of the first file" } else { "columns of the first file" };
@@ -88,10 +89,50 @@ fn source(out: &mut String, main: Kind, path: &Path, survey: &Survey) {
     out.push('\n');
 }
 
+/// The join with a table beside the files; as a comment where not every file has a row there.
+fn labels_beside(out: &mut String, main: Kind, labels: &Labels) {
+    let file = quoted(&shown(&labels.file));
+    let Some(join) = &labels.join else {
+        let (file, columns) = (comment(&file), comment(&labels.columns.join(", ")));
+        let _ = writeln!(
+            out,
+            "  # {file} has the columns {columns}; none holds the names of the files, as `join:` needs it."
+        );
+        return;
+    };
+    let columns: Vec<String> = joined(main, labels).map(|c| quoted(c)).collect();
+    let (on, matching, columns) = (quoted(&join.on), join.matching, columns.join(", "));
+    let mark = match join.complete {
+        true => "",
+        false => {
+            out.push_str(
+                "  # Not every file has a row in the table beside them. Take the mark away to join it, and have\n",
+            );
+            out.push_str(
+                "  # `missing: skip` leave those files out, or `missing: null` keep them as failed samples.\n",
+            );
+            "# "
+        }
+    };
+    let join = format!("join: {{ table: {file}, on: {on}, matching: \"{matching}\", columns: [ {columns} ] }}");
+    let _ = writeln!(out, "  {mark}{join}");
+}
+
+/// The columns of a table beside the files that samples get.
+fn joined(main: Kind, labels: &Labels) -> impl Iterator<Item = &String> {
+    labels.joined().filter(move |column| column.as_str() != main.name())
+}
+
+/// The column of the files that a table's rows name.
+fn loaded(survey: &Survey) -> &'static str {
+    if survey.columns.iter().any(|column| column == "image") { "pixels" } else { "image" }
+}
+
 /// Whether there are images to decode, and in which column where that must be said.
 fn image(main: Kind, survey: &Survey) -> Option<Option<&str>> {
     match main {
         Kind::Image => Some(None),
+        Kind::Csv if survey.load.is_some() => Some(Some(loaded(survey))),
         _ => survey.image.as_deref().map(Some),
     }
 }
@@ -99,7 +140,11 @@ fn image(main: Kind, survey: &Survey) -> Option<Option<&str>> {
 /// The column that has class names to be numbered.
 fn label(main: Kind, survey: &Survey) -> Option<&str> {
     match main {
-        Kind::Image | Kind::Audio | Kind::Text => (!survey.classes.is_empty()).then_some("label"),
+        Kind::Image | Kind::Audio | Kind::Text if !survey.classes.is_empty() => Some("label"),
+        Kind::Image | Kind::Audio | Kind::Text => {
+            let labels = survey.labels.as_ref().filter(|labels| labels.join.as_ref().is_some_and(|j| j.complete))?;
+            joined(main, labels).find(|column| is_label(column)).map(String::as_str)
+        }
         Kind::Tar => None,
         _ => survey.label.as_deref(),
     }
@@ -129,28 +174,41 @@ fn steps(out: &mut String, main: Kind, survey: &Survey) {
     }
 }
 
-fn splits(out: &mut String, main: Kind, survey: &Survey) {
-    let train = "[ image.random_crop: { size: [224, 224] }, image.random_flip ]";
-    let other = "[ image.center_crop: { size: [224, 224] } ]";
-    let (train, other) = match image(main, survey) {
-        Some(_) => (format!(", steps: {train}"), format!(", steps: {other}")),
-        None => (String::new(), String::new()),
-    };
-    if main == Kind::Image && !survey.splits.is_empty() {
-        out.push_str("\n# Splits by the directory that the key begins with; they share every stage above.\nsplits:\n");
-        for split in &survey.splits {
-            let steps = if split.to_ascii_lowercase().starts_with("train") { &train } else { &other };
-            let shuffle = if split.to_ascii_lowercase().starts_with("train") { "" } else { ", shuffle: false" };
-            let condition = quoted(&format!("starts_with(key, '{split}/')"));
-            let _ = writeln!(out, "  {}: {{ where: {condition}{steps}{shuffle} }}", quoted(split));
-        }
-        return;
+/// The splits that are there already, else a twentieth set aside.
+pub(super) fn splits(survey: &Survey) -> Vec<Split> {
+    if !survey.splits.is_empty() {
+        return survey.splits.clone();
     }
-    out.push_str(
-        "\n# Splits share every stage above. The hash of a key never changes, so neither does its split.\nsplits:\n",
-    );
-    let _ = writeln!(out, "  train: {{ where: \"hash(key) % 20 != 0\"{train} }}");
-    let _ = writeln!(out, "  val:   {{ where: \"hash(key) % 20 == 0\"{other}, shuffle: false }}");
+    let split =
+        |name: &str, condition: &str| Split { name: name.to_owned(), condition: condition.to_owned(), count: 0 };
+    vec![split("train", "hash(key) % 20 != 0"), split("val", "hash(key) % 20 == 0")]
+}
+
+fn write_splits(out: &mut String, main: Kind, survey: &Survey) {
+    out.push_str(match (survey.splits.is_empty(), survey.load.is_some() || survey.single) {
+        (true, _) => {
+            "\n# Splits share every stage above. The hash of a key never changes, so neither does its split.\n"
+        }
+        (false, true) => "\n# The splits that the table names; they share every stage above.\n",
+        (false, false) => "\n# The splits that the names of directories and files say; they share every stage above.\n",
+    });
+    if survey.unsplit > 0 {
+        let files = if survey.unsplit == 1 { "file is" } else { "files are" };
+        let _ = writeln!(out, "# {} {files} in none of them, and read by none.", survey.unsplit);
+    }
+    out.push_str("splits:\n");
+    let splits = splits(survey);
+    let width = splits.iter().map(|split| split.name.len()).max().unwrap_or(0) + 1;
+    for split in splits {
+        let steps = match (image(main, survey), split.trains()) {
+            (None, _) => "",
+            (_, true) => ", steps: [ image.random_crop: { size: [224, 224] }, image.random_flip ]",
+            (_, false) => ", steps: [ image.center_crop: { size: [224, 224] } ]",
+        };
+        let (name, shuffle) = (format!("{}:", split.name), split.trains());
+        let condition = serde_json::Value::from(split.condition);
+        let _ = writeln!(out, "  {name:<width$} {{ where: {condition}{steps}, shuffle: {shuffle} }}");
+    }
 }
 
 /// The path as the file should have it: relative ones begin with a dot.

@@ -1,5 +1,7 @@
 //! What a folder or file holds: counts by kind, sizes, classes by directory, and files that look odd.
 
+use super::split::{self, Split};
+use super::tables::{Join, Load, Table};
 use crate::error::{Error, Result};
 use crate::source::compression;
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,11 +60,37 @@ impl Kind {
     }
 }
 
+fn extensions(wanted: Kind) -> &'static [&'static str] {
+    EXTENSIONS.into_iter().find(|(kind, _)| *kind == wanted).map_or(&[], |(_, names)| names)
+}
+
 /// A file that deserves a look, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Odd {
     pub path: PathBuf,
     pub reason: String,
+}
+
+/// Whether a column of this name holds class names.
+pub(super) fn is_label(column: &str) -> bool {
+    LABELS.contains(&column.to_ascii_lowercase().as_str())
+}
+
+/// A table beside the samples.
+#[derive(Debug, Clone)]
+pub struct Labels {
+    pub file: PathBuf,
+    pub columns: Vec<String>,
+    /// `None`: no column names the files.
+    pub join: Option<Join>,
+}
+
+impl Labels {
+    /// The columns that samples get.
+    pub fn joined(&self) -> impl Iterator<Item = &String> {
+        let on = self.join.as_ref().map(|join| join.on.as_str());
+        self.columns.iter().filter(move |column| Some(column.as_str()) != on)
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -80,10 +108,14 @@ pub struct Survey {
     pub nested: bool,
     /// Names of the directories that hold the samples, where they look like classes.
     pub classes: Vec<String>,
-    /// Directories at the top that look like splits, such as `train`.
-    pub splits: Vec<String>,
-    /// A table of labels that lies beside the samples, and its columns.
-    pub labels: Option<(PathBuf, Vec<String>)>,
+    /// The splits that the folder or table has already.
+    pub splits: Vec<Split>,
+    /// How many files are in none of them.
+    pub unsplit: u64,
+    /// A table of labels that lies beside the samples.
+    pub labels: Option<Labels>,
+    /// How the rows of the table that was given name files.
+    pub load: Option<Load>,
     /// Columns of the first Parquet, CSV or JSONL file, or the extensions of the first tar's members.
     pub columns: Vec<String>,
     /// The column among them that holds images.
@@ -106,8 +138,9 @@ const MAX_OPENED: usize = 1000;
 /// Most members of a tar, and most bytes of a table's head, that are looked at.
 const MAX_MEMBERS: usize = 200;
 const MAX_HEAD_BYTES: u64 = 1 << 20;
-/// What directories of splits are called.
-const SPLITS: [&str; 6] = ["train", "training", "val", "valid", "validation", "test"];
+/// What columns of class names and of splits are called.
+const LABELS: [&str; 5] = ["label", "labels", "class", "category", "fine_label"];
+const SPLITS: [&str; 4] = ["split", "subset", "partition", "set"];
 
 struct Sample {
     /// Relative to the folder.
@@ -160,14 +193,13 @@ pub(super) fn look(path: &Path) -> Result<Survey> {
     survey.bytes = sizes.iter().sum();
     sizes.sort_unstable();
     survey.median_bytes = sizes.get(sizes.len() / 2).copied().unwrap_or(0);
-    directories(&mut survey, &mains);
+    directories(&mut survey, main, &mains);
     let at = |sample: &Sample| if survey.single { path.to_owned() } else { path.join(&sample.path) };
     let labels = others.iter().find(|s| s.kind == Kind::Csv && s.path.components().count() == 1).map(at);
     let first = mains.first().map(at);
-    survey.labels = labels.filter(|_| matches!(main, Kind::Image | Kind::Audio | Kind::Text)).and_then(|file| {
-        let columns = csv_columns(&file)?;
-        (columns.len() > 1).then_some((file, columns))
-    });
+    if let Some(file) = labels.filter(|_| matches!(main, Kind::Image | Kind::Audio | Kind::Text)) {
+        beside(&mut survey, file, &mains);
+    }
     if let Some(first) = first {
         contents(&mut survey, main, &first);
     }
@@ -247,23 +279,36 @@ fn file(path: &Path, relative: &Path, metadata: &Metadata, survey: &mut Survey, 
 }
 
 /// Which directories are splits and which are classes.
-fn directories(survey: &mut Survey, samples: &[Sample]) {
-    let name = |component: std::path::Component| component.as_os_str().to_string_lossy().into_owned();
-    let parents = |sample: &Sample| -> Vec<String> {
-        sample.path.parent().map(|p| p.components().map(name).collect()).unwrap_or_default()
-    };
-    let top: BTreeSet<String> = samples.iter().filter_map(|s| parents(s).into_iter().next()).collect();
-    let all_below = samples.iter().all(|s| !parents(s).is_empty());
-    let splits = all_below && top.len() > 1 && top.iter().all(|t| SPLITS.contains(&t.to_ascii_lowercase().as_str()));
-    if splits {
-        survey.splits = top.into_iter().collect();
+fn directories(survey: &mut Survey, main: Kind, samples: &[Sample]) {
+    let containers = !matches!(main, Kind::Image | Kind::Audio | Kind::Text);
+    let mut depths = Vec::new();
+    if !survey.single {
+        (survey.splits, depths) = split::of_paths(samples.iter().map(|s| s.path.as_path()), containers);
     }
-    let own = usize::from(splits);
-    let classes: BTreeSet<String> =
-        samples.iter().filter_map(|s| parents(s).into_iter().skip(own).next_back()).collect();
-    let all_in_one = samples.iter().all(|s| parents(s).len() > own);
-    if classes.len() >= 2 && all_in_one {
-        survey.classes = classes.into_iter().collect();
+    survey.unsplit = depths.iter().filter(|depth| depth.is_none()).count() as u64;
+    // The directories of samples, below those of splits; what is in no split has no say.
+    let depths = depths.iter().copied().chain(std::iter::repeat(Some(0)));
+    let parents: Vec<Option<String>> = samples
+        .iter()
+        .zip(depths)
+        .filter_map(|(sample, depth)| {
+            let directories = sample.path.parent().into_iter().flat_map(Path::components).skip(depth?);
+            Some(directories.last().map(|name| name.as_os_str().to_string_lossy().into_owned()))
+        })
+        .collect();
+    let classes: BTreeSet<&String> = parents.iter().flatten().collect();
+    if classes.len() >= 2 && parents.iter().all(Option::is_some) {
+        survey.classes = classes.into_iter().cloned().collect();
+    }
+}
+
+/// Looks into the table that lies beside files.
+fn beside(survey: &mut Survey, file: PathBuf, samples: &[Sample]) {
+    let Some(table) = Table::read(&file) else { return };
+    let keys: Vec<String> = samples.iter().map(|s| s.path.to_string_lossy().into_owned()).collect();
+    let join = table.join(keys.iter().map(String::as_str));
+    if table.columns.len() > 1 {
+        survey.labels = Some(Labels { file, columns: table.columns, join });
     }
 }
 
@@ -271,7 +316,7 @@ fn directories(survey: &mut Survey, samples: &[Sample]) {
 fn contents(survey: &mut Survey, main: Kind, file: &Path) {
     let columns = match main {
         Kind::Tar => tar_extensions(file),
-        Kind::Csv => csv_columns(file),
+        Kind::Csv => table(survey, file),
         Kind::Jsonl => json_columns(file),
         Kind::Parquet => parquet_columns(file),
         Kind::Arrow => arrow_columns(file),
@@ -281,13 +326,12 @@ fn contents(survey: &mut Survey, main: Kind, file: &Path) {
         return survey.odd(file, format!("can't be read as {}", main.name()));
     };
     let find = |names: &[&str]| columns.iter().find(|c| names.contains(&c.to_ascii_lowercase().as_str())).cloned();
-    let images = EXTENSIONS.into_iter().find(|(kind, _)| *kind == Kind::Image).map_or(&[][..], |(_, names)| names);
     survey.image = match main {
-        Kind::Tar => find(images),
+        Kind::Tar => find(extensions(Kind::Image)),
         Kind::Parquet | Kind::Arrow => find(&["image", "img", "picture", "photo"]),
         _ => None,
     };
-    survey.label = find(&["label", "labels", "class", "category", "fine_label"]);
+    survey.label = columns.iter().find(|column| is_label(column)).cloned();
     survey.columns = columns;
 }
 
@@ -297,13 +341,19 @@ fn head(file: &Path) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn csv_columns(file: &Path) -> Option<Vec<String>> {
-    let bytes = head(file)?;
-    let tab = file.extension().is_some_and(|e| e.eq_ignore_ascii_case("tsv"));
-    let delimiter = if tab { b'\t' } else { b',' };
-    let format = arrow::csv::reader::Format::default().with_header(true).with_delimiter(delimiter);
-    let (schema, _) = format.infer_schema(bytes.as_slice(), Some(1)).ok()?;
-    Some(schema.fields().iter().map(|f| f.name().trim_start_matches('\u{feff}').to_owned()).collect())
+/// The columns of a table, the files that its rows name, and the splits that they are in.
+fn table(survey: &mut Survey, file: &Path) -> Option<Vec<String>> {
+    let table = Table::read(file)?;
+    if survey.single {
+        // A path of one part has the empty one as its parent.
+        let directory = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        survey.load = table.load(directory, extensions(Kind::Image));
+        let named = |column: &&String| SPLITS.contains(&column.to_ascii_lowercase().as_str());
+        if let Some((index, column)) = table.columns.iter().enumerate().find(|(_, column)| named(column)) {
+            survey.splits = split::of_values(column, table.values(index));
+        }
+    }
+    Some(table.columns)
 }
 
 fn json_columns(file: &Path) -> Option<Vec<String>> {

@@ -35,6 +35,10 @@ fn step_names(pipeline: &Pipeline) -> Vec<&str> {
     pipeline.steps.iter().map(|s| s.name.as_str()).collect()
 }
 
+fn split_counts(draft: &Draft) -> Vec<(&str, u64)> {
+    draft.survey.splits.iter().map(|s| (s.name.as_str(), s.count)).collect()
+}
+
 #[test]
 fn a_folder_of_class_directories() {
     let (_dir, root) = folder(
@@ -70,10 +74,14 @@ fn a_folder_of_class_directories() {
     assert_eq!(pipeline.source.fields["label"], Field::Template("{parent}".into()));
     assert_eq!(step_names(&pipeline), ["image.decode", "image.resize", "label.index"]);
     let splits: Vec<_> = pipeline.splits.iter().map(|s| (s.name.as_str(), s.shuffle)).collect();
-    assert_eq!(splits, [("train", None), ("val", Some(false))]);
+    assert_eq!(splits, [("train", Some(true)), ("val", Some(false))]);
     assert_eq!(
         draft.next,
-        ["forebay check photos.yaml", "forebay materialize photos.yaml", "forebay read photos.yaml --bench"]
+        [
+            "forebay check photos.yaml",
+            "forebay materialize photos.yaml",
+            "forebay read photos.yaml --split train --bench"
+        ]
     );
 }
 
@@ -97,7 +105,7 @@ fn the_draft_as_people_see_it() {
 
     # Splits share every stage above. The hash of a key never changes, so neither does its split.
     splits:
-      train: { where: "hash(key) % 20 != 0", steps: [ image.random_crop: { size: [224, 224] }, image.random_flip ] }
+      train: { where: "hash(key) % 20 != 0", steps: [ image.random_crop: { size: [224, 224] }, image.random_flip ], shuffle: true }
       val:   { where: "hash(key) % 20 == 0", steps: [ image.center_crop: { size: [224, 224] } ], shuffle: false }
 
     # Where stages are stored; `--store` and FOREBAY_STORE win.
@@ -109,32 +117,93 @@ fn the_draft_as_people_see_it() {
 fn an_image_folder_with_splits() {
     let (_dir, root) = folder("pets", &[("train/cat/1.jpg", b"a"), ("train/dog/2.jpg", b"a"), ("val/cat/3.jpg", b"a")]);
     let (draft, pipeline) = drafted(&root);
-    assert_eq!(draft.survey.splits, ["train", "val"]);
+    assert_eq!(split_counts(&draft), [("train", 2), ("val", 1)]);
     assert_eq!(draft.survey.classes, ["cat", "dog"]);
     assert_eq!(pipeline.source.root.as_deref(), root.to_str());
     let filters: Vec<_> = pipeline.splits.iter().map(|s| s.filter.as_ref().unwrap().0.as_str()).collect();
     assert_eq!(filters, ["starts_with(key, 'train/')", "starts_with(key, 'val/')"]);
     assert_eq!(pipeline.splits[1].steps[0].name, "image.center_crop");
 
+    // What lies beside the splits is in none, and has no say in the classes.
+    put(&root, &[("extra/unknown/4.jpg", b"a")]);
+    let (draft, pipeline) = drafted(&root);
+    assert_eq!((draft.survey.unsplit, pipeline.splits.len()), (1, 2));
+    assert_eq!(draft.survey.classes, ["cat", "dog"]);
+    assert!(draft.text.contains("# 1 file is in none of them"), "{}", draft.text);
+
     // Splits without classes below them are no classes themselves.
     let (_dir, root) = folder("pets", &[("train/1.jpg", b"a"), ("test/2.jpg", b"a")]);
     let (draft, pipeline) = drafted(&root);
     assert!(draft.survey.classes.is_empty() && pipeline.source.fields.is_empty());
     assert_eq!(step_names(&pipeline), ["image.decode", "image.resize"]);
+    // The first split is the one to train on, whatever it is called.
+    assert_eq!(split_counts(&draft), [("train", 1), ("test", 1)]);
+    assert_eq!(draft.next[2], "forebay read pets.yaml --split train --bench");
+    assert_eq!(pipeline.splits.iter().map(|s| s.shuffle).collect::<Vec<_>>(), [Some(true), Some(false)]);
 }
 
 #[test]
 fn a_flat_folder_with_a_table_of_labels() {
     let (_dir, root) = folder("x", &[("1.jpg", b"a"), ("2.jpg", b"a"), ("labels.csv", b"file,label\n1.jpg,cat\n")]);
     let (draft, pipeline) = drafted(&root);
-    let (file, columns) = draft.survey.labels.unwrap();
-    assert!(file.ends_with("labels.csv"));
-    assert_eq!(columns, ["file", "label"]);
+    let labels = draft.survey.labels.unwrap();
+    assert!(labels.file.ends_with("labels.csv"));
+    assert_eq!(labels.columns, ["file", "label"]);
+    assert!(!labels.join.unwrap().complete && pipeline.source.fields.is_empty());
     assert_eq!(pipeline.source.patterns, [format!("{}/*.jpg", root.display())]);
     // The join that is offered is right once its mark is taken away.
     let text = draft.text.replace("# join:", "join:");
     let pipeline = Pipeline::read(&text, &draft.file, &|_| None).unwrap_or_else(|e| panic!("{}\n{text}", e.chain()));
     assert!(matches!(&pipeline.source.fields["label"], Field::Join { on, .. } if on == "file"));
+}
+
+/// The join of a folder of `a/1.jpg` and `a/2.jpg` with this table: what must equal what, if any column will do.
+fn joined(table: &str) -> Option<(String, String)> {
+    let (_dir, root) = folder("x", &[("a/1.jpg", b"a"), ("a/2.jpg", b"a"), ("labels.csv", table.as_bytes())]);
+    let (draft, pipeline) = drafted(&root);
+    assert_eq!(pipeline.steps.len(), if pipeline.source.fields.is_empty() { 2 } else { 3 }, "{}", draft.text);
+    match pipeline.source.fields.get("label") {
+        Some(Field::Join { on, matching, .. }) => Some((on.clone(), matching.clone())),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_table_is_joined_by_the_column_that_names_the_files() {
+    let by = |on: &str, matching: &str| Some((on.to_owned(), matching.to_owned()));
+    assert_eq!(joined("n,file,label\n7,1.jpg,cat\n8,2.jpg,dog\n"), by("file", "{name}"));
+    assert_eq!(joined("label,id\ncat,1\ndog,2\ndog,3\n"), by("id", "{stem}"));
+    assert_eq!(joined("label,path,image\ncat,a/1.jpg,x\ndog,a/2.jpg,y\n"), by("path", "{key}"));
+    // A name that stands twice, or doesn't stand there, is no way to find a row.
+    assert_eq!(joined("file,label\n1.jpg,cat\n2.jpg,dog\n2.jpg,dog\n"), None);
+    assert_eq!(joined("file,label\n3.jpg,cat\n"), None);
+}
+
+#[test]
+fn a_table_that_names_files_loads_them() {
+    let (_dir, root) = folder(
+        "set",
+        &[
+            ("labels.csv", b"id,split,label\n1,train,cat\n2,test,dog\n3,train,cat\n"),
+            ("files.tsv", b"image\tn\npictures/1.jpg\t5\npictures/2.jpg\t5\n"),
+            ("plain.csv", b"id,label\nx,cat\n"),
+            ("pictures/1.jpg", b"a"),
+            ("pictures/2.jpg", b"a"),
+            ("pictures/3.jpg", b"a"),
+        ],
+    );
+    let (draft, pipeline) = drafted(&root.join("labels.csv"));
+    assert_eq!((pipeline.source.kind, pipeline.source.key.as_deref()), (SourceKind::Table, Some("id")));
+    assert_eq!(pipeline.source.load, [("image".to_owned(), "pictures/{id}.jpg".to_owned())].into());
+    assert_eq!(step_names(&pipeline), ["image.decode", "image.resize", "label.index"]);
+    assert_eq!(split_counts(&draft), [("train", 2), ("test", 1)]);
+    let filters: Vec<_> = pipeline.splits.iter().map(|s| s.filter.as_ref().unwrap().0.as_str()).collect();
+    assert_eq!(filters, ["`split` = 'train'", "`split` = 'test'"]);
+
+    let (_, pipeline) = drafted(&root.join("files.tsv"));
+    assert_eq!(pipeline.source.load, [("pixels".to_owned(), "{image}".to_owned())].into());
+    let (_, pipeline) = drafted(&root.join("plain.csv"));
+    assert_eq!(pipeline.source.kind, SourceKind::Csv);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::rows::{Bound, Cell, Column, Kernel, Reason, Row, Selection, Takes};
 use super::settings::{Names, Size};
 use crate::error::Result;
 use crate::step::registry::{Build, Definition};
-use crate::step::{Purity, Step};
+use crate::step::{Cardinality, Purity, Step};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -14,6 +14,11 @@ use std::sync::Arc;
 pub const CENTER: Definition = Definition {
     name: "image.center_crop",
     summary: "Cut a window of a fixed size out of the middle, as torchvision's CenterCrop does",
+    purity: Purity::Deterministic,
+    cardinality: Cardinality::OneToOne,
+    reads: "images in uint8 or uint16",
+    writes: "images of the same type, all of `size`",
+    fails: "the image is smaller than `size`, unless `pad: true`; or its columns differ in size",
     schema: || schemars::schema_for!(CenterParams),
     build: build_center,
 };
@@ -21,6 +26,11 @@ pub const CENTER: Definition = Definition {
 pub const RANDOM: Definition = Definition {
     name: "image.random_crop",
     summary: "Cut a window of a fixed size out of a random place",
+    purity: Purity::Random,
+    cardinality: Cardinality::OneToOne,
+    reads: "images in uint8 or uint16",
+    writes: "images of the same type, all of `size`",
+    fails: "the image is smaller than `size`, or its columns differ in size",
     schema: || schemars::schema_for!(RandomParams),
     build: build_random,
 };
@@ -76,21 +86,21 @@ fn build_center(build: &Build) -> Result<Arc<dyn Step>> {
     let mut params: CenterParams = build.params.parse()?;
     let kernel = Center { size: params.size, pad: params.pad };
     let (column, to) = (&mut params.column, &mut params.to);
-    let bound = bind(build, (CENTER.name, 1, Purity::Deterministic), params.size, column, to)?;
+    let bound = bind(build, (&CENTER, 1), params.size, column, to)?;
     bound.step(&params, kernel)
 }
 
 fn build_random(build: &Build) -> Result<Arc<dyn Step>> {
     let mut params: RandomParams = build.params.parse()?;
     let (column, to) = (&mut params.column, &mut params.to);
-    let bound = bind(build, (RANDOM.name, 1, Purity::Random), params.size, column, to)?;
+    let bound = bind(build, (&RANDOM, 1), params.size, column, to)?;
     let kernel = Random(params.size);
     bound.step(&params, kernel)
 }
 
 fn bind(
     build: &Build,
-    step: (&'static str, u32, Purity),
+    step: (&Definition, u32),
     size: Size,
     column: &mut Option<Names>,
     to: &mut Option<Names>,

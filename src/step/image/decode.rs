@@ -9,7 +9,7 @@ use super::{jpeg, raster};
 use crate::error::Result;
 use crate::format::shard::tensor::DType;
 use crate::step::registry::{Build, Definition};
-use crate::step::{Purity, Step};
+use crate::step::{Cardinality, Purity, Step};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -18,6 +18,11 @@ use std::sync::Arc;
 pub const DEFINITION: Definition = Definition {
     name: "image.decode",
     summary: "Decode JPEG, PNG, WebP, GIF, BMP and TIFF files to uint8 pixels, upright as EXIF says",
+    purity: Purity::Deterministic,
+    cardinality: Cardinality::OneToOne,
+    reads: "a column of encoded images, as bytes",
+    writes: "images of `[height, width, channels]` in uint8 (uint16 with `bits: 16`), of any height and width",
+    fails: "the format isn't known, the file is damaged or cut short, or it has more than `max_pixels`",
     schema: || schemars::schema_for!(Params),
     build,
 };
@@ -36,6 +41,7 @@ pub struct Params {
     pub column: Option<Names>,
     /// The output column; default: in place.
     pub to: Option<Names>,
+    /// The channels of the output.
     pub mode: Mode,
     /// 8 for uint8 or 16 for uint16. 16-bit files yield their high bytes at 8; 8-bit files are multiplied by 257 at 16.
     pub bits: Bits,
@@ -93,7 +99,7 @@ fn build(build: &Build) -> Result<Arc<dyn Step>> {
     let mut params: Params = build.params.parse()?;
     let options = params.options();
     let selection = Selection { takes: Takes::Encoded, column: &mut params.column, to: &mut params.to, masks: &[] };
-    let bound = Bound::new(build, (DEFINITION.name, 1, Purity::Deterministic), selection, |_| {
+    let bound = Bound::new(build, (&DEFINITION, 1), selection, |_| {
         let dtype = match options.depth {
             Depth::Eight => DType::U8,
             Depth::Sixteen => DType::U16,

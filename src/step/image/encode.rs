@@ -5,7 +5,7 @@ use super::rows::{Bound, Cell, Column, Kernel, Reason, Row, Selection, Takes, Ta
 use super::settings::Names;
 use crate::error::{Error, Result};
 use crate::step::registry::{Build, Definition};
-use crate::step::{Purity, Step};
+use crate::step::{Cardinality, Purity, Step};
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
 use image::{ExtendedColorType, ImageEncoder};
 use schemars::JsonSchema;
@@ -17,6 +17,11 @@ use std::sync::Arc;
 pub const DEFINITION: Definition = Definition {
     name: "image.encode",
     summary: "Encode images as JPEG (which changes values), PNG or WebP",
+    purity: Purity::Deterministic,
+    cardinality: Cardinality::OneToOne,
+    reads: "images: of 1 or 3 channels for JPEG, of 1, 3 or 4 else; uint16 for PNG alone",
+    writes: "files, as bytes",
+    fails: "a side is beyond the format's limit, or the format has no such number of channels",
     schema: || schemars::schema_for!(Params),
     build,
 };
@@ -38,8 +43,9 @@ pub struct Params {
     /// The output column for each; default: in place.
     #[serde(default)]
     pub to: Option<Names>,
+    /// The format of the files.
     pub format: Format,
-    /// JPEG and lossy WebP only.
+    /// 1 to 100 for JPEG (default 90), 0 to 100 for WebP (default 80); JPEG and lossy WebP only.
     #[serde(default)]
     pub quality: Option<u8>,
     /// WebP only; default: lossy.
@@ -106,7 +112,7 @@ fn build(build: &Build) -> Result<Arc<dyn Step>> {
         }
     };
     let selection = Selection { takes: Takes::Images, column: &mut params.column, to: &mut params.to, masks: &[] };
-    let bound = Bound::new(build, (DEFINITION.name, 1, Purity::Deterministic), selection, |input| {
+    let bound = Bound::new(build, (&DEFINITION, 1), selection, |input| {
         let images = input.images()?;
         settings.accept(images.depth, images.dims[2]).map_err(Error::invalid)?;
         Ok(Target::Binary)

@@ -6,7 +6,7 @@ use super::settings::{Names, PerChannel};
 use crate::error::Result;
 use crate::format::shard::tensor::DType;
 use crate::step::registry::{Build, Definition};
-use crate::step::{Purity, Step};
+use crate::step::{Cardinality, Purity, Step};
 use half::f16;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,11 @@ use std::sync::Arc;
 pub const DEFINITION: Definition = Definition {
     name: "image.normalize",
     summary: "Scale pixels to 0..1, subtract a mean, divide by a deviation: float32 or float16, HWC or CHW",
+    purity: Purity::Deterministic,
+    cardinality: Cardinality::OneToOne,
+    reads: "images in uint8 or uint16",
+    writes: "float32 or float16 of `[height, width, channels]`, or with `layout: chw` of `[channels, height, width]`",
+    fails: "`mean` or `std` has a number of values other than 1 and the image's channels",
     schema: || schemars::schema_for!(Params),
     build,
 };
@@ -35,7 +40,9 @@ pub struct Params {
     pub mean: PerChannel,
     /// Of pixels scaled to 0..1: one number, or one for each channel; not 0.
     pub std: PerChannel,
+    /// The type of the output.
     pub dtype: FloatType,
+    /// The order of the output's dimensions.
     pub layout: Axes,
 }
 
@@ -87,7 +94,7 @@ fn build(build: &Build) -> Result<Arc<dyn Step>> {
     let Params { mean, std, dtype, layout, .. } = params.clone();
     let kernel = Normalize { mean, std, dtype, layout };
     let selection = Selection { takes: Takes::Images, column: &mut params.column, to: &mut params.to, masks: &[] };
-    let bound = Bound::new(build, (DEFINITION.name, 1, Purity::Deterministic), selection, |input| {
+    let bound = Bound::new(build, (&DEFINITION, 1), selection, |input| {
         let [height, width, channels] = input.images()?.dims;
         for (name, values) in [("mean", &kernel.mean), ("std", &kernel.std)] {
             if let Some(channels) = channels {

@@ -5,7 +5,7 @@ use super::rows::{Bound, Cell, Column, Kernel, Reason, Row, Selection, Takes};
 use super::settings::{MAX_SIDE, Names, PerChannel, Size, one_or_list};
 use crate::error::Result;
 use crate::step::registry::{Build, Definition};
-use crate::step::{Purity, Step};
+use crate::step::{Cardinality, Purity, Step};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
@@ -13,6 +13,11 @@ use std::sync::Arc;
 pub const DEFINITION: Definition = Definition {
     name: "image.pad",
     summary: "Extend images to a size, or by a number of pixels at each edge",
+    purity: Purity::Deterministic,
+    cardinality: Cardinality::OneToOne,
+    reads: "images in uint8 or uint16",
+    writes: "images of the same type: all of one size with `size`, larger by the edges with `padding`",
+    fails: "the image is larger than `size`, or its columns differ in size",
     schema: || schemars::schema_for!(Params),
     build,
 };
@@ -36,6 +41,7 @@ pub struct Params {
     pub position: Position,
     /// What the new pixels hold: one number, or one for each channel; 0 to 255, for uint16 to 65,535.
     pub value: PerChannel,
+    /// What the new pixels of masks hold; 0 to 255, for uint16 to 65,535.
     pub mask_value: u16,
 }
 
@@ -130,7 +136,7 @@ fn build(build: &Build) -> Result<Arc<dyn Step>> {
     let kernel = Pad { by, value: params.value.clone(), mask_value: PerChannel::all(params.mask_value.into()) };
     let selection =
         Selection { takes: Takes::Images, column: &mut params.column, to: &mut params.to, masks: &params.masks };
-    let bound = Bound::new(build, (DEFINITION.name, 1, Purity::Deterministic), selection, |input| {
+    let bound = Bound::new(build, (&DEFINITION, 1), selection, |input| {
         let images = input.images()?;
         let value = if input.mask { &kernel.mask_value } else { &kernel.value };
         let at = |message| build.params.span_of(if input.mask { "mask_value" } else { "value" }).error(message);

@@ -5,7 +5,7 @@ use super::rows::{Bound, Cell, Column, Kernel, Reason, Row, Selection, Takes, Ta
 use super::settings::Names;
 use crate::error::Result;
 use crate::step::registry::{Build, Definition};
-use crate::step::{Purity, Step};
+use crate::step::{Cardinality, Purity, Step};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -13,6 +13,11 @@ use std::sync::Arc;
 pub const DEFINITION: Definition = Definition {
     name: "image.random_flip",
     summary: "Mirror images with a probability, left to right or top to bottom",
+    purity: Purity::Random,
+    cardinality: Cardinality::OneToOne,
+    reads: "images in uint8 or uint16",
+    writes: "images of the same type and size",
+    fails: "its columns differ in size",
     schema: || schemars::schema_for!(Params),
     build,
 };
@@ -56,7 +61,7 @@ fn build(build: &Build) -> Result<Arc<dyn Step>> {
     }
     let kernel = RandomFlip { horizontal: params.horizontal, vertical: params.vertical };
     let selection = Selection { takes: Takes::Images, column: &mut params.column, to: &mut params.to, masks: &[] };
-    let bound = Bound::new(build, (DEFINITION.name, 1, Purity::Random), selection, |input| {
+    let bound = Bound::new(build, (&DEFINITION, 1), selection, |input| {
         let images = input.images()?;
         Ok(Target::Tensor(images.dtype(), images.dims))
     })?;

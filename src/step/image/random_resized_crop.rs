@@ -7,7 +7,7 @@ use super::settings::{Names, Size};
 use crate::error::Result;
 use crate::step::random::Stream;
 use crate::step::registry::{Build, Definition};
-use crate::step::{Purity, Step};
+use crate::step::{Cardinality, Purity, Step};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -15,6 +15,11 @@ use std::sync::Arc;
 pub const DEFINITION: Definition = Definition {
     name: "image.random_resized_crop",
     summary: "Cut a part of random area and ratio and resize it, as torchvision's RandomResizedCrop does",
+    purity: Purity::Random,
+    cardinality: Cardinality::OneToOne,
+    reads: "images of 1, 3 or 4 channels in uint8 or uint16",
+    writes: "images of the same type, all of `size`",
+    fails: "its columns differ in size",
     schema: || schemars::schema_for!(Params),
     build,
 };
@@ -41,12 +46,13 @@ pub struct Params {
     pub masks: Vec<String>,
     /// `[height, width]` in pixels, or one number for a square.
     pub size: Size,
-    /// Smallest and largest share of the image's area; default `[0.08, 1]`.
+    /// Smallest and largest share of the image's area.
     #[serde(default = "default_scale")]
     pub scale: [f64; 2],
-    /// Smallest and largest ratio of width to height; default `[3/4, 4/3]`.
+    /// Smallest and largest ratio of width to height.
     #[serde(default = "default_ratio")]
     pub ratio: [f64; 2],
+    /// How pixels become others.
     #[serde(default = "default_filter")]
     pub filter: Filter,
 }
@@ -80,7 +86,7 @@ fn build(build: &Build) -> Result<Arc<dyn Step>> {
     let Params { size, scale, ratio, filter, .. } = params;
     let selection =
         Selection { takes: Takes::Images, column: &mut params.column, to: &mut params.to, masks: &params.masks };
-    let bound = Bound::new(build, (DEFINITION.name, 1, Purity::Random), selection, |input| {
+    let bound = Bound::new(build, (&DEFINITION, 1), selection, |input| {
         Ok(input.images()?.sized(Some(size.height), Some(size.width)))
     })?;
     bound.step(&params, RandomResizedCrop { size, scale, ratio, filter })

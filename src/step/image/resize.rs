@@ -7,7 +7,7 @@ use super::rows::{Bound, Cell, Column, Kernel, Reason, Row, Selection, Takes};
 use super::settings::{MAX_SIDE, Names, Size};
 use crate::error::Result;
 use crate::step::registry::{Build, Definition};
-use crate::step::{Purity, Step};
+use crate::step::{Cardinality, Purity, Step};
 use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
 use fast_image_resize::pixels::{U8, U8x3, U16, U16x3};
 use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
@@ -19,6 +19,11 @@ use std::sync::Arc;
 pub const DEFINITION: Definition = Definition {
     name: "image.resize",
     summary: "Resize images to a shorter side or an exact size, antialiased as Pillow does",
+    purity: Purity::Deterministic,
+    cardinality: Cardinality::OneToOne,
+    reads: "images of 1, 3 or 4 channels in uint8 or uint16",
+    writes: "images of the same type: all of one size with `size`, of any with `shorter_side`",
+    fails: "a side would come out above `max_side`",
     schema: || schemars::schema_for!(Params),
     build,
 };
@@ -41,6 +46,7 @@ pub struct Params {
     pub shorter_side: Option<u32>,
     /// `[height, width]` in pixels, or one number for a square.
     pub size: Option<Size>,
+    /// How pixels become others.
     pub filter: Filter,
     /// The longest side of an output, in pixels.
     pub max_side: u32,
@@ -100,7 +106,7 @@ fn build(build: &Build) -> Result<Arc<dyn Step>> {
     let kernel = Resize { to, filter: params.filter, max_side: params.max_side as usize };
     let selection =
         Selection { takes: Takes::Images, column: &mut params.column, to: &mut params.to, masks: &params.masks };
-    let bound = Bound::new(build, (DEFINITION.name, 1, Purity::Deterministic), selection, |input| {
+    let bound = Bound::new(build, (&DEFINITION, 1), selection, |input| {
         let images = input.images()?;
         Ok(match (to, images.dims) {
             (To::Exactly(size), _) => images.sized(Some(size.height), Some(size.width)),

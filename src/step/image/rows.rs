@@ -9,8 +9,8 @@ use crate::format::schema::words;
 use crate::format::shard::tensor::{self, DType, Kind, View};
 use crate::format::{ERROR, KEY};
 use crate::step::random::Stream;
-use crate::step::registry::Build;
-use crate::step::{Cardinality, Context, Info, Output, Purity, Step};
+use crate::step::registry::{Build, Definition};
+use crate::step::{Context, Info, Output, Purity, Step};
 use arrow::array::{
     Array, ArrayRef, AsArray, LargeBinaryArray, LargeStringArray, LargeStringBuilder, NullBufferBuilder, RecordBatch,
 };
@@ -175,11 +175,12 @@ impl Bound {
     /// output schema with `target`, whose errors say their own place.
     pub fn new(
         build: &Build,
-        (name, version, purity): (&'static str, u32, Purity),
+        (definition, version): (&Definition, u32),
         selection: Selection,
         mut target: impl FnMut(&Input) -> Result<Target>,
     ) -> Result<Self> {
         let input = build.input;
+        let &Definition { name, purity, cardinality, .. } = definition;
         let own = |column: &str| {
             input.index_of(column).map_err(|_| Error::internal(format!("{name} is bound to a schema without {column}")))
         };
@@ -245,7 +246,6 @@ impl Bound {
         }
         let writes = outputs.as_slice().to_vec();
         (*column, *to) = (Some(names), Some(outputs));
-        let cardinality = Cardinality::OneToOne;
         let params = canonical::Value::Null;
         let info = Info { name, version, purity, cardinality, reads, writes, params };
         let schema = Arc::new(Schema::new_with_metadata(fields, input.metadata().clone()));

@@ -26,10 +26,17 @@ use std::sync::Arc;
 pub(super) const DEFINITION: Definition = Definition {
     name: "table.cast",
     summary: "Changes the type of columns: { columns: { score: float32 } }",
+    purity: Purity::Deterministic,
+    cardinality: Cardinality::OneToOne,
+    reads: "the columns named",
+    writes: "the same columns with other types",
+    fails: "the new type can't hold a value: it is out of range, has a fraction where a whole number is wanted, or is no number",
     schema: || schemars::schema_for!(Params),
     build,
 };
 
+/// Nothing wraps or saturates. Floats are rounded to the nearest value, ties to even. Texts are read as numbers such as
+/// `-1.5e3` or `inf`, without spaces; integers are written in decimal, floats in the shortest form that reads back.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Params {
@@ -117,8 +124,8 @@ fn build(request: &Build) -> Result<Arc<dyn Step>> {
     let info = Info {
         name: DEFINITION.name,
         version: 1,
-        purity: Purity::Deterministic,
-        cardinality: Cardinality::OneToOne,
+        purity: DEFINITION.purity,
+        cardinality: DEFINITION.cardinality,
         reads: names.clone(),
         writes: names,
         params: canonical::Value::of(&params)?,

@@ -16,10 +16,16 @@ use std::sync::Arc;
 pub(super) const DEFINITION: Definition = Definition {
     name: "table.filter",
     summary: "Keeps the rows for which a condition is true",
+    purity: Purity::Deterministic,
+    cardinality: Cardinality::Filter,
+    reads: "the columns that the condition names",
+    writes: "no column: rows of which the condition isn't true are left out",
+    fails: "the condition has no value: a number overflows, or a division is by zero",
     schema: || schemars::schema_for!(Params),
     build,
 };
 
+/// A row that had failed before is kept where a column that the condition names is null.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Params {
@@ -48,8 +54,8 @@ pub fn filter_step(text: &str, span: &Span, input: &SchemaRef) -> Result<Arc<dyn
     let info = Info {
         name: DEFINITION.name,
         version: 1,
-        purity: Purity::Deterministic,
-        cardinality: Cardinality::Filter,
+        purity: DEFINITION.purity,
+        cardinality: DEFINITION.cardinality,
         reads: program.reads.clone(),
         writes: Vec::new(),
         params: canonical::Value::map([("where", program.text.as_str().into())]),

@@ -23,6 +23,11 @@ use std::sync::Arc;
 pub(super) const DEFINITION: Definition = Definition {
     name: "label.index",
     summary: "Turns class names into their numbers: { column: label, classes: auto }",
+    purity: Purity::Deterministic,
+    cardinality: Cardinality::OneToOne,
+    reads: "a column of class names (text), or of their numbers",
+    writes: "a column of int64, which carries the names as metadata",
+    fails: "its class isn't among `classes`",
     schema: || schemars::schema_for!(Params),
     build,
 };
@@ -34,6 +39,7 @@ pub const MAX_CLASSES: usize = 1_000_000;
 /// Largest file of class names.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
+/// The first class is number 0.
 #[derive(Debug, Clone, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Params {
@@ -141,8 +147,8 @@ fn build(request: &Build) -> Result<Arc<dyn Step>> {
     let info = Info {
         name: DEFINITION.name,
         version: 1,
-        purity: Purity::Deterministic,
-        cardinality: Cardinality::OneToOne,
+        purity: DEFINITION.purity,
+        cardinality: DEFINITION.cardinality,
         reads: vec![source.name().clone()],
         writes: vec![to],
         params,

@@ -15,6 +15,11 @@ use std::sync::Arc;
 pub(super) const DEFINITION: Definition = Definition {
     name: "table.rename",
     summary: "Gives columns other names: { old: new }",
+    purity: Purity::Deterministic,
+    cardinality: Cardinality::OneToOne,
+    reads: "no values",
+    writes: "the same columns under other names",
+    fails: "never",
     schema: || schemars::schema_for!(Params),
     build,
 };
@@ -59,8 +64,8 @@ fn build(request: &Build) -> Result<Arc<dyn Step>> {
     let info = Info {
         name: DEFINITION.name,
         version: 1,
-        purity: Purity::Deterministic,
-        cardinality: Cardinality::OneToOne,
+        purity: DEFINITION.purity,
+        cardinality: DEFINITION.cardinality,
         reads: names.keys().cloned().collect(),
         writes: names.iter().flat_map(|(old, new)| [old.clone(), new.clone()]).collect(),
         params: canonical::Value::of(&names)?,

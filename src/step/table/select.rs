@@ -15,6 +15,11 @@ use std::sync::Arc;
 pub(super) const DEFINITION: Definition = Definition {
     name: "table.select",
     summary: "Keeps the columns named, in that order, or all except those named",
+    purity: Purity::Deterministic,
+    cardinality: Cardinality::OneToOne,
+    reads: "no values",
+    writes: "the columns that are kept",
+    fails: "never",
     schema: || schemars::schema_for!(Params),
     build,
 };
@@ -68,8 +73,8 @@ fn build(request: &Build) -> Result<Arc<dyn Step>> {
     let info = Info {
         name: DEFINITION.name,
         version: 1,
-        purity: Purity::Deterministic,
-        cardinality: Cardinality::OneToOne,
+        purity: DEFINITION.purity,
+        cardinality: DEFINITION.cardinality,
         reads: Vec::new(),
         writes: fields().filter(|(i, _)| !kept.contains(i)).map(|(_, f)| f.name().clone()).collect(),
         params: canonical::Value::map([("columns", canonical::Value::List(names))]),

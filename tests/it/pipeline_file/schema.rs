@@ -2,6 +2,7 @@
 //! `formats/pipeline.md` holds examples that are read and names every field.
 
 use super::{MISTAKES, PHOTOS, read};
+use forebay::app::steps::{page, parameters, section};
 use forebay::spec::node::Node;
 use forebay::spec::pipeline::Pipeline;
 use forebay::step::registry::definitions;
@@ -17,16 +18,49 @@ fn generated() -> Value {
     Pipeline::schema(&steps)
 }
 
-#[test]
-fn the_schema_in_formats_is_what_the_code_says() {
-    let path = formats("pipeline.schema.json");
-    let text = format!("{}\n", serde_json::to_string_pretty(&generated()).unwrap());
+/// Compares a file of `formats` with what the code generates, or writes it.
+fn check_generated(name: &str, text: String) {
+    let path = formats(name);
     if std::env::var_os("FOREBAY_BLESS").is_some() {
         std::fs::write(&path, text).unwrap();
         return;
     }
     let stored = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(stored == text, "{} is out of date: FOREBAY_BLESS=1 cargo test --test it schema writes it", path.display());
+}
+
+#[test]
+fn the_schema_in_formats_is_what_the_code_says() {
+    check_generated("pipeline.schema.json", format!("{}\n", serde_json::to_string_pretty(&generated()).unwrap()));
+}
+
+#[test]
+fn the_page_of_steps_is_what_the_code_says() {
+    check_generated("steps.md", page());
+    let long = page().lines().find(|line| line.chars().count() > 120).map(str::to_owned);
+    assert_eq!(long, None);
+    for definition in definitions() {
+        let parameters = parameters(definition);
+        assert!(!parameters.is_empty(), "{}", definition.name);
+        for parameter in parameters {
+            assert!(!parameter.about.is_empty(), "{}.{}", definition.name, parameter.name);
+            assert!(!parameter.kind.contains("nothing"), "{}.{}: {}", definition.name, parameter.name, parameter.kind);
+        }
+    }
+    let resize = section(definitions().find(|d| d.name == "image.resize").unwrap());
+    for words in [
+        "## image.resize\n\nResize images",
+        "- Purity: deterministic, so its output can be stored\n",
+        "- Cardinality: one-to-one\n",
+        "- Reads: images of 1, 3 or 4 channels in uint8 or uint16\n",
+        "- A row fails where a side would come out above `max_side`\n",
+        "- `shorter_side`: integer. Pixels of the shorter side;",
+        "- `filter`: `nearest`, `bilinear`, `bicubic` or `lanczos`, default `bilinear`. How pixels",
+        "- `max_side`: integer, default `16384`. The longest side of an output, in pixels.\n",
+        "- `size`: integer or list of 2 integers. `[height, width]` in pixels",
+    ] {
+        assert!(resize.contains(words), "{words:?} in\n{resize}");
+    }
 }
 
 /// The schema with three steps whose parameters are known here, whatever the registry holds.

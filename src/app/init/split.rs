@@ -1,0 +1,241 @@
+//! The splits that a folder has already, told by how its directories and files are called: `train/cat/1.jpg`,
+//! `data/train-00000-of-00002.parquet`. They are kept as they are: a sample that somebody set aside for testing must not
+//! land in a split for training.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Component, Path};
+
+/// What splits are called, those to train on first.
+const NAMES: [&str; 10] =
+    ["train", "training", "val", "valid", "validation", "dev", "test", "testing", "eval", "evaluation"];
+/// Most prefixes that a condition lists.
+const MAX_PREFIXES: usize = 200;
+
+/// A split of the folder or table that is looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Split {
+    /// In lower case.
+    pub name: String,
+    /// The expression that is true of its samples.
+    pub condition: String,
+    /// How many files, or rows of the table, are in it.
+    pub count: u64,
+}
+
+impl Split {
+    /// Whether it is one to train on.
+    pub fn trains(&self) -> bool {
+        self.name.starts_with("train")
+    }
+}
+
+/// Where a path says in which split it is.
+struct Mark {
+    name: &'static str,
+    /// What the keys begin with of all files that are marked here.
+    prefix: String,
+    /// How many of the path's components the mark takes.
+    depth: usize,
+}
+
+/// The splits of these paths, relative to the folder, and for each path how many of its components say which; none where
+/// fewer than two are found. `containers`: the files hold many samples each, and their names say which.
+pub(super) fn of_paths<'a>(
+    paths: impl Iterator<Item = &'a Path> + Clone,
+    containers: bool,
+) -> (Vec<Split>, Vec<Option<usize>>) {
+    // A directory called `test` is a split, one called `test_tube` a class, unless every sample has such a mark.
+    for words in [false, true] {
+        let marks: Vec<Option<Mark>> = paths.clone().map(|path| mark(path, words, words || containers)).collect();
+        let mut found: BTreeMap<usize, (BTreeSet<&str>, u64)> = BTreeMap::new();
+        for mark in marks.iter().flatten() {
+            let (prefixes, count) = found.entry(rank(mark.name)).or_default();
+            prefixes.insert(&mark.prefix);
+            *count += 1;
+        }
+        if found.len() < 2 || (words && marks.iter().any(Option::is_none)) {
+            continue;
+        }
+        let splits = found.into_iter().map(|(rank, (prefixes, count))| {
+            let name = NAMES[rank];
+            let conditions: Vec<String> =
+                prefixes.iter().map(|prefix| format!("starts_with(key, {})", literal(prefix))).collect();
+            let condition = match conditions.len() <= MAX_PREFIXES {
+                true => conditions.join(" or "),
+                // By the name alone, wherever it stands.
+                false if prefixes.iter().all(|p| p.ends_with('/')) => {
+                    format!("matches(key, '(?i)(^|/)({name}|{name}[^a-z/][^/]*)/')")
+                }
+                false => format!("matches(key, '(?i)(^|[^a-z]){name}([^a-z]|$)')"),
+            };
+            Split { name: name.to_owned(), condition, count }
+        });
+        return (splits.collect(), marks.iter().map(|mark| mark.as_ref().map(|m| m.depth)).collect());
+    }
+    (Vec::new(), Vec::new())
+}
+
+/// The splits that a column of these values names; none where another value is among them.
+pub(super) fn of_values<'a>(column: &str, values: impl Iterator<Item = &'a str>) -> Vec<Split> {
+    let mut counts: BTreeMap<(usize, &str), u64> = BTreeMap::new();
+    for value in values {
+        match NAMES.iter().position(|name| value.eq_ignore_ascii_case(name)) {
+            Some(rank) => *counts.entry((rank, value)).or_default() += 1,
+            None => return Vec::new(),
+        }
+    }
+    let ranks: Vec<usize> = counts.keys().map(|(rank, _)| *rank).collect();
+    if ranks.len() < 2 || ranks.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Vec::new();
+    }
+    let split = |((rank, value), count): ((usize, &str), u64)| Split {
+        name: NAMES[rank].to_owned(),
+        condition: format!("`{column}` = {}", literal(value)),
+        count,
+    };
+    counts.into_iter().map(split).collect()
+}
+
+fn rank(name: &str) -> usize {
+    NAMES.iter().position(|known| *known == name).unwrap_or(NAMES.len())
+}
+
+/// The first directory that is called like a split; else, with `in_names`, the first word of the file's name that is.
+/// `words`: a word of a directory's name is enough.
+fn mark(path: &Path, words: bool, in_names: bool) -> Option<Mark> {
+    let parts: Vec<&str> = path
+        .components()
+        .map(|part| match part {
+            Component::Normal(name) => name.to_str(),
+            _ => None,
+        })
+        .collect::<Option<_>>()?;
+    let (file, directories) = parts.split_last()?;
+    let below = |depth: usize| parts[..depth].iter().map(|part| format!("{part}/")).collect::<String>();
+    let called = |name: &str| match words {
+        true => word(name).map(|(known, _)| known),
+        false => NAMES.into_iter().find(|known| name.eq_ignore_ascii_case(known)),
+    };
+    for (index, directory) in directories.iter().enumerate() {
+        if let Some(name) = called(directory) {
+            return Some(Mark { name, prefix: below(index + 1), depth: index + 1 });
+        }
+    }
+    let (name, end) = word(file).filter(|_| in_names)?;
+    // With the character behind the word, so that `train` and `training` are told apart.
+    let end = end + file[end..].chars().next().map_or(0, char::len_utf8);
+    Some(Mark { name, prefix: format!("{}{}", below(directories.len()), &file[..end]), depth: directories.len() })
+}
+
+/// The first word of a name that a split is called, and where it ends. Words are runs of letters.
+fn word(name: &str) -> Option<(&'static str, usize)> {
+    let mut begin = 0;
+    for run in name.split_inclusive(|c: char| !c.is_alphabetic()) {
+        let letters = run.trim_end_matches(|c: char| !c.is_alphabetic());
+        if let Some(known) = NAMES.into_iter().find(|known| letters.eq_ignore_ascii_case(known)) {
+            return Some((known, begin + letters.len()));
+        }
+        begin += run.len();
+    }
+    None
+}
+
+/// A text in the language of expressions.
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(paths: &[&str], containers: bool, expect: &[(&str, &str, u64)]) {
+        let (splits, depths) = of_paths(paths.iter().map(Path::new), containers);
+        let found: Vec<_> = splits.iter().map(|s| (s.name.as_str(), s.condition.as_str(), s.count)).collect();
+        assert_eq!(found, expect, "{paths:?}");
+        assert_eq!(depths.len(), if expect.is_empty() { 0 } else { paths.len() });
+    }
+
+    #[test]
+    fn directories_and_names_of_files_say_which() {
+        check(
+            &["train/cat/1.jpg", "Val/cat/2.jpg", "test/cat/3.jpg", "train/cat/4.jpg"],
+            false,
+            &[
+                ("train", "starts_with(key, 'train/')", 2),
+                ("val", "starts_with(key, 'Val/')", 1),
+                ("test", "starts_with(key, 'test/')", 1),
+            ],
+        );
+        check(
+            &["a/b/train/1.jpg", "it's/train/2.jpg", "a/b/test/3.jpg"],
+            false,
+            &[
+                ("train", "starts_with(key, 'a/b/train/') or starts_with(key, 'it''s/train/')", 2),
+                ("test", "starts_with(key, 'a/b/test/')", 1),
+            ],
+        );
+        check(
+            &["data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet", "data/validation-0.parquet"],
+            true,
+            &[
+                ("train", "starts_with(key, 'data/train-')", 2),
+                ("validation", "starts_with(key, 'data/validation-')", 1),
+            ],
+        );
+        check(
+            &["cc3m-train-0000.tar", "cc3m-val-0000.tar"],
+            true,
+            &[("train", "starts_with(key, 'cc3m-train-')", 1), ("val", "starts_with(key, 'cc3m-val-')", 1)],
+        );
+        // Files that are in neither stay outside.
+        check(
+            &["test.csv", "extra.csv", "training.csv"],
+            true,
+            &[("training", "starts_with(key, 'training.')", 1), ("test", "starts_with(key, 'test.')", 1)],
+        );
+        // Words of names count where they are on every sample.
+        check(
+            &["train2017/1.jpg", "val2017/2.jpg"],
+            false,
+            &[("train", "starts_with(key, 'train2017/')", 1), ("val", "starts_with(key, 'val2017/')", 1)],
+        );
+        check(
+            &["train_1.jpg", "test_1.jpg"],
+            false,
+            &[("train", "starts_with(key, 'train_')", 1), ("test", "starts_with(key, 'test_')", 1)],
+        );
+    }
+
+    #[test]
+    fn classes_are_no_splits() {
+        check(&["bus/1.jpg", "car/1.jpg", "train/1.jpg"], false, &[]);
+        check(&["train_station/1.jpg", "test_tube/1.jpg", "cat/1.jpg"], false, &[]);
+        check(&["trainer/1.jpg", "tester/1.jpg"], false, &[]);
+        check(&["train-0.parquet", "train-1.parquet"], true, &[]);
+    }
+
+    #[test]
+    fn splits_in_very_many_directories_go_by_their_names() {
+        let paths: Vec<String> = (0..600).map(|n| format!("p{}/{}/1.jpg", n / 2, ["train", "test"][n % 2])).collect();
+        let (splits, _) = of_paths(paths.iter().map(Path::new), false);
+        assert_eq!(splits.iter().map(|s| s.count).collect::<Vec<_>>(), [300, 300]);
+        for (split, count) in splits.iter().zip([0, 1]) {
+            let pattern = split.condition.strip_prefix("matches(key, '").unwrap().strip_suffix("')").unwrap();
+            let pattern = regex::Regex::new(pattern).unwrap();
+            let found: Vec<bool> = paths.iter().map(|path| pattern.is_match(path)).collect();
+            assert_eq!(found, (0..600).map(|n| n % 2 == count).collect::<Vec<_>>());
+            assert!(!pattern.is_match("p1/trainer/1.jpg") && !pattern.is_match("contest/1.jpg"));
+        }
+    }
+
+    #[test]
+    fn a_column_may_say_which() {
+        let found = of_values("split", ["train", "test", "train"].into_iter());
+        let found: Vec<_> = found.iter().map(|s| (s.name.as_str(), s.condition.as_str(), s.count)).collect();
+        assert_eq!(found, [("train", "`split` = 'train'", 2), ("test", "`split` = 'test'", 1)]);
+        assert!(of_values("split", ["train", "other"].into_iter()).is_empty());
+        assert!(of_values("split", ["train", "Train", "test"].into_iter()).is_empty());
+        assert!(of_values("split", ["train"].into_iter()).is_empty());
+    }
+}
