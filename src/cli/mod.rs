@@ -211,8 +211,6 @@ impl Context {
     }
 }
 
-/// Threads beyond any machine's are a slip of the keyboard.
-
 /// The user's cache directory for Forebay; `None` where there is no home.
 fn cache_directory() -> Option<PathBuf> {
     let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
