@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Rows go through the steps in groups of about this many bytes, so that what one step writes is still in the processor's
 /// cache when the next reads it.
-const GROUP_BYTES: u64 = 256 << 10;
+const GROUP_BYTES: u64 = 64 << 10;
 const GROUP_ROWS: u64 = 1024;
 
 #[derive(Debug, Clone)]

@@ -186,14 +186,9 @@ impl Source {
             Missing::Skip => "skip",
             Missing::Fail => "fail",
         };
-        // A row without its object holds a null since version 2; before it failed, as with `fail`.
-        let version = match (spec.kind, spec.missing) {
-            (SourceKind::Table, Missing::Null) => VERSION + 1,
-            _ => VERSION,
-        };
         Value::map([
             ("reader", Value::from(kind)),
-            ("version", version.into()),
+            ("version", VERSION.into()),
             ("columns", spec.columns.clone().into()),
             ("key", spec.key.clone().into()),
             ("fields", Value::map(spec.fields.iter().map(|(name, f)| (name.as_str(), field(f))))),
