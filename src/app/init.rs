@@ -35,9 +35,11 @@ pub fn init(path: &Path) -> Result<Draft> {
     let file = PathBuf::from(format!("{name}.yaml"));
     let text = draft::text(&name, path, &survey);
     let shown = file.display();
+    // Without steps there is no stage that is worth storing by default.
+    let stage = if draft::has_steps(&survey) { "" } else { " --stage concatenated" };
     let next = vec![
         format!("forebay check {shown}"),
-        format!("forebay materialize {shown}"),
+        format!("forebay materialize {shown}{stage}"),
         format!("forebay read {shown} --split {} --bench", draft::splits(&survey)[0].name),
     ];
     Ok(Draft { name, file, text, survey, next })
