@@ -116,11 +116,22 @@ pub fn stored_stage(
 }
 
 impl StoredStage {
-    /// The files of the shards in partition order, where the store is a local directory.
+    /// The files of the shards in partition order, where the store is a local directory. Their bytes aren't verified, but
+    /// one that was found bad already is given to nobody: `Corrupt`.
     pub fn paths(&self, store: &Store) -> Result<Vec<PathBuf>> {
         let root = store.storage().local_path().ok_or_else(|| Error::invalid("the store isn't a local directory"))?;
         let container = self.manifest.encoding.container;
+        let reported = store.reported_blobs()?;
         let blobs = self.shards.iter().flat_map(|s| &s.blobs);
+        let bad = blobs.clone().filter(|blob| reported.contains(blob)).count();
+        if bad > 0 {
+            return Err(Error::corrupt(format!(
+                "{bad} of the {} files of stage {} ({}) were found bad; `forebay materialize` computes them anew",
+                blobs.count(),
+                self.stage.name,
+                self.manifest.encoding
+            )));
+        }
         Ok(blobs.map(|digest| root.join(Name::Blob { digest: *digest, container }.to_string())).collect())
     }
 }

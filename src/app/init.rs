@@ -10,7 +10,7 @@ mod tables;
 pub use split::Split;
 pub use survey::{Kind, Odd, Survey};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
 /// A starter pipeline and what it was drafted from.
@@ -28,16 +28,24 @@ pub struct Draft {
 }
 
 /// Looks at a folder or file and drafts a pipeline for it. `path` is as the user wrote it, and so it stands in the
-/// draft. Errors: `NotFound`; `Invalid` where nothing is found that a pipeline could read.
+/// draft. Errors: `NotFound`; `Invalid` where nothing is found that a pipeline could read, or a store.
 pub fn init(path: &Path) -> Result<Draft> {
+    if path.join("v1/blobs").is_dir() {
+        let shown = path.display();
+        return Err(Error::invalid(format!(
+            "{shown} is a store, expected data; `forebay ls {shown}` lists what it holds"
+        )));
+    }
     let survey = survey::look(path)?;
     let name = draft::name(path);
     let file = PathBuf::from(format!("{name}.yaml"));
     let text = draft::text(&name, path, &survey);
     let shown = file.display();
+    // Without steps there is no stage that is worth storing by default.
+    let stage = if draft::has_steps(&survey) { "" } else { " --stage concatenated" };
     let next = vec![
         format!("forebay check {shown}"),
-        format!("forebay materialize {shown}"),
+        format!("forebay materialize {shown}{stage}"),
         format!("forebay read {shown} --split {} --bench", draft::splits(&survey)[0].name),
     ];
     Ok(Draft { name, file, text, survey, next })

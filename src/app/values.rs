@@ -4,9 +4,9 @@ use crate::error::{Error, Result};
 use crate::format::schema::words;
 use crate::format::shard::tensor::{DType, Kind, View, kind};
 use crate::id::Digest;
+use crate::source::row::text;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field};
-use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::path::{Path, PathBuf};
 
 /// `uint8 [?, ?, 3]`, `text`, …
@@ -35,8 +35,7 @@ pub fn short(field: &Field, array: &ArrayRef, row: usize) -> String {
     if let Some(bytes) = array.as_binary_opt::<i64>() {
         return format!("{} bytes", bytes.value(row).len());
     }
-    let options = FormatOptions::default();
-    let text = ArrayFormatter::try_new(array.as_ref(), &options).map_or("?".to_owned(), |f| f.value(row).to_string());
+    let text = text(array, row).unwrap_or("?".to_owned());
     let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(61).collect();
     if flat.chars().count() > 60 { format!("{}…", flat.chars().take(59).collect::<String>()) } else { flat }
 }
@@ -89,10 +88,7 @@ pub fn save(batch: &RecordBatch, row: usize, directory: &Path, prefix: &str) -> 
                 }
             }
             (_, Some(bytes)) => write(path(extension(bytes.value(row))), bytes.value(row))?,
-            _ => {
-                let text = ArrayFormatter::try_new(array.as_ref(), &FormatOptions::default())?.value(row).to_string();
-                write(path("txt"), format!("{text}\n").as_bytes())?
-            }
+            _ => write(path("txt"), format!("{}\n", text(array, row).unwrap_or("?".to_owned())).as_bytes())?,
         };
         written.push(target);
     }
@@ -169,6 +165,27 @@ fn write(path: PathBuf, bytes: &[u8]) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow::array::{ListArray, StructArray, TimestampMicrosecondArray};
+    use arrow::buffer::OffsetBuffer;
+    use std::sync::Arc;
+
+    #[test]
+    fn times_with_a_zone_are_shown_in_utc() {
+        let times = TimestampMicrosecondArray::from(vec![1_577_836_800_000_000]).with_timezone("Europe/Berlin");
+        let times: ArrayRef = Arc::new(times);
+        let item = Arc::new(Field::new("at", times.data_type().clone(), true));
+        let rows = StructArray::new([item].into_iter().collect(), vec![times.clone()], None);
+        let item = Arc::new(Field::new_list_field(rows.data_type().clone(), true));
+        let nested: ArrayRef = Arc::new(ListArray::new(item, OffsetBuffer::from_lengths([1]), Arc::new(rows), None));
+        for (array, expected) in [(times, "2020-01-01T00:00:00Z"), (nested, "[{at: 2020-01-01T00:00:00Z}]")] {
+            let field = Field::new("when", array.data_type().clone(), true);
+            assert_eq!(short(&field, &array, 0), expected);
+            let keep = tempfile::tempdir().unwrap();
+            let batch = RecordBatch::try_from_iter([("when", array)]).unwrap();
+            let written = save(&batch, 0, keep.path(), "a").unwrap();
+            assert_eq!(std::fs::read_to_string(&written[0]).unwrap(), format!("{expected}\n"));
+        }
+    }
 
     #[test]
     fn each_key_has_a_file_name_of_its_own() {

@@ -60,13 +60,13 @@ pub struct Arguments {
     #[arg(long, group = "what")]
     count: bool,
     /// Show one sample at every stage, computed from the source
-    #[arg(long, value_name = "KEY", group = "what")]
+    #[arg(long, value_name = "KEY", groups = ["what", "sample"])]
     key: Option<String>,
     /// Show this many of the split's samples, chosen at random (by --seed), at every stage
-    #[arg(long, value_name = "N", group = "what")]
+    #[arg(long, value_name = "N", groups = ["what", "sample"])]
     random: Option<u64>,
     /// With --key or --random: write each stage of each sample into this directory, images as PNG
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", requires = "sample")]
     save: Option<PathBuf>,
     /// Read an epoch and say how fast
     #[arg(long, group = "what")]

@@ -17,7 +17,7 @@ mod members;
 mod parquet;
 mod pattern;
 mod root;
-mod row;
+pub mod row;
 mod rows;
 mod samples;
 mod table;

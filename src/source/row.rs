@@ -6,8 +6,10 @@ use crate::format::canonical::{Domain, Value, hash};
 use crate::format::entry::Identity;
 use crate::id::Digest;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{DataType, Float32Type, Float64Type, Int64Type, UInt64Type};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, FieldRef, Float32Type, Float64Type, Int64Type, UInt64Type};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
+use std::sync::Arc;
 
 /// `objects`: a name for each, and what it is known by.
 pub(super) fn row_identity(carried: &RecordBatch, row: usize, objects: Vec<(&str, Identity)>) -> Result<Identity> {
@@ -51,18 +53,35 @@ fn value(column: &ArrayRef, row: usize) -> Result<Value> {
         DataType::Float32 => float(column.as_primitive::<Float32Type>().value(row).into()),
         DataType::UInt64 => column.as_primitive::<UInt64Type>().value(row).into(),
         t if t.is_integer() => {
-            let wide = arrow::compute::cast(&column.slice(row, 1), &DataType::Int64)?;
+            let wide = cast(&column.slice(row, 1), &DataType::Int64)?;
             wide.as_primitive::<Int64Type>().value(0).into()
         }
         t => Value::List(vec![t.to_string().into(), text(column, row)?.into()]),
     })
 }
 
-/// A value as text.
-pub(super) fn text(column: &ArrayRef, row: usize) -> Result<String> {
+/// A value as text; times of a zone that has a name as UTC, since such zones need a table of them.
+pub fn text(column: &ArrayRef, row: usize) -> Result<String> {
     if column.data_type() == &DataType::LargeUtf8 {
         return Ok(column.as_string::<i64>().value(row).to_owned());
     }
     let options = FormatOptions::new();
-    Ok(ArrayFormatter::try_new(column, &options)?.value(row).try_to_string()?)
+    if let Ok(values) = ArrayFormatter::try_new(column, &options) {
+        return Ok(values.value(row).try_to_string()?);
+    }
+    let value = cast(&column.slice(row, 1), &in_utc(column.data_type()))?;
+    Ok(ArrayFormatter::try_new(&value, &options)?.value(0).try_to_string()?)
+}
+
+fn in_utc(data_type: &DataType) -> DataType {
+    let field = |field: &FieldRef| Arc::new(field.as_ref().clone().with_data_type(in_utc(field.data_type())));
+    match data_type {
+        DataType::Timestamp(unit, Some(_)) => DataType::Timestamp(*unit, Some("+00:00".into())),
+        DataType::List(item) => DataType::List(field(item)),
+        DataType::LargeList(item) => DataType::LargeList(field(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(field(item), *size),
+        DataType::Map(entries, sorted) => DataType::Map(field(entries), *sorted),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(field).collect()),
+        other => other.clone(),
+    }
 }

@@ -112,7 +112,7 @@ impl Store {
         self.storage.delete(&Name::Report { blob }.to_string())
     }
 
-    pub(super) fn reported_blobs(&self) -> Result<Vec<Digest>> {
+    pub fn reported_blobs(&self) -> Result<Vec<Digest>> {
         let objects = self.storage.list(&name::reports())?;
         Ok(objects
             .iter()

@@ -212,6 +212,7 @@ fn a_command_line_that_is_wrong_is_a_document_too() {
         (&["read", FILE, "--no-such-flag"][..], "--no-such-flag"),
         (&["read", FILE, "--count", "--bench"], "--bench"),
         (&["read", FILE, "--batch-size", "0"], "--batch-size"),
+        (&["read", FILE, "--save", "look"], "--key <KEY>|--random <N>"),
         (&["read", FILE, "--jobs", "1025"], "--jobs"),
         (&["materialise"], "materialize"),
         (&[], "requires a subcommand"),
@@ -651,6 +652,10 @@ fn init_never_overwrites() {
     assert_eq!(std::fs::read_to_string(at.join("photos.yaml")).unwrap(), "mine");
     let printed = succeed(at, &["init", "./photos", "--print"]);
     assert!(printed.contains("files: ./photos/**/*.jpg"), "{printed}");
+    // A store's own files are no data.
+    succeed(at, &["materialize", FILE, "--stage", "resize", "--store", "kept"]);
+    let (code, _, err) = run(at, &["init", "kept"]);
+    assert!(code == 1 && err.contains("kept is a store, expected data; `forebay ls kept`"), "{err}");
     let (code, _, err) = run(at, &["init", "./nowhere"]);
     assert!(code == 1 && err.contains("because: "), "{err}");
 }

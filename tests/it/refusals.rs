@@ -71,6 +71,16 @@ fn any_materialize_heals_what_was_reported_of_every_stage_and_encoding() {
     std::fs::write(&blob, bytes).unwrap();
 
     assert_eq!(run(dataset.path(), &["verify", FILE, "--repair"]).0, 0);
+    // Other tools would read it without a check.
+    for command in [&["files"][..], &["export", "--to", "out"]] {
+        let stage = [command, &[FILE, "--stage", "resize", "--format", "parquet"]].concat();
+        let (code, _, err) = run(dataset.path(), &stage);
+        assert!(
+            code == 4 && err.contains("1 of the ") && err.contains("found bad; `forebay materialize`"),
+            "{code} {err}"
+        );
+        assert!(!dataset.path().join("out").exists());
+    }
     let (code, out, err) = run(dataset.path(), &["materialize", FILE]);
     assert!(code == 0 && out.contains("computed 1 shard in"), "{out}{err}");
     assert!(err.contains("healing 1 shard reported bad, of resize (parquet-zstd-3)"), "{err}");

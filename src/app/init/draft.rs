@@ -150,9 +150,15 @@ fn label(main: Kind, survey: &Survey) -> Option<&str> {
     }
 }
 
+/// Whether the draft has steps.
+pub(super) fn has_steps(survey: &Survey) -> bool {
+    let main = survey.main.unwrap_or(Kind::Image);
+    image(main, survey).is_some() || label(main, survey).is_some()
+}
+
 fn steps(out: &mut String, main: Kind, survey: &Survey) {
     let (image, label) = (image(main, survey), label(main, survey));
-    if image.is_none() && label.is_none() {
+    if !has_steps(survey) {
         out.push_str(
             "# steps:\n#   - table.select: { columns: [ .. ] }    # or table.filter, table.cast, label.index\n",
         );

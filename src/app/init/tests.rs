@@ -250,6 +250,8 @@ fn tables() {
     assert_eq!((draft.survey.columns.len(), pipeline.source.kind), (2, SourceKind::Jsonl));
     let (draft, _) = drafted(&root.join("c"));
     assert_eq!(draft.survey.columns, ["a", "b"]);
+    // Nothing of it is worth storing by default, so the command names what is stored.
+    assert_eq!(draft.next[1], "forebay materialize c.yaml --stage concatenated");
 
     let column: ArrayRef = std::sync::Arc::new(LargeBinaryArray::from(vec![&b"x"[..]]));
     let batch = RecordBatch::try_from_iter([("image", column.clone()), ("label", column)]).unwrap();

@@ -274,9 +274,9 @@ fn spread(epoch: &Epoch, classes: usize, class_of: impl Fn(Row) -> usize) -> f64
 
 #[test]
 fn classes_per_batch() {
-    // 1,000 classes of 130 samples in partitions of 520.
+    // 1,000 classes of 1,300 samples in partitions of 520.
     let (classes, partition) = (1000, 520);
-    let partitions = vec![partition; 250];
+    let partitions = vec![partition; 2500];
     let shuffled = |block| Epoch::new(&partitions, params(DEFAULT_LANES, block)).unwrap();
     // Hash-ordered: a partition is a random mixture of the dataset.
     let mixed = |row: Row| {
@@ -287,7 +287,7 @@ fn classes_per_batch() {
     let hash_ordered = spread(&shuffled(default_block(true, 110_000, DEFAULT_LANES)), classes, mixed);
     assert!(hash_ordered >= 0.95, "{hash_ordered}");
     // Class-sorted, as tar members and tables are kept: 16 lanes see few classes at a time, and more as K grows.
-    let sorted = |row: Row| ((u64::from(row.partition) * partition + row.row) / 130) as usize;
+    let sorted = |row: Row| ((u64::from(row.partition) * partition + row.row) / 1300) as usize;
     let small = spread(&shuffled(64), classes, sorted);
     let large = spread(&shuffled(1024), classes, sorted);
     assert!((0.05..0.25).contains(&small), "{small}");

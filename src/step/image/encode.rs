@@ -3,7 +3,7 @@
 use super::pixels::{Depth, Image};
 use super::rows::{Bound, Cell, Column, Kernel, Reason, Row, Selection, Takes, Target};
 use super::settings::Names;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::step::registry::{Build, Definition};
 use crate::step::{Cardinality, Purity, Step};
 use image::codecs::png::{CompressionType, FilterType, PngEncoder};
@@ -114,7 +114,7 @@ fn build(build: &Build) -> Result<Arc<dyn Step>> {
     let selection = Selection { takes: Takes::Images, column: &mut params.column, to: &mut params.to, masks: &[] };
     let bound = Bound::new(build, (&DEFINITION, 1), selection, |input| {
         let images = input.images()?;
-        settings.accept(images.depth, images.dims[2]).map_err(Error::invalid)?;
+        settings.accept(images.depth, images.dims[2]).map_err(|reason| build.params.span_of("format").error(reason))?;
         Ok(Target::Binary)
     })?;
     bound.step(&params, settings)
@@ -132,7 +132,8 @@ impl Settings {
         }
         match channels {
             Some(channels) if !most.contains(&channels) => {
-                Err(format!("{name} holds images of {most:?} channels, found {channels}"))
+                let most: Vec<String> = most.iter().map(ToString::to_string).collect();
+                Err(format!("{name} holds images of {} channels, found {channels}", most.join(" or ")))
             }
             _ => Ok(()),
         }

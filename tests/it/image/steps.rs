@@ -338,7 +338,12 @@ fn what_can_not_be_is_refused_at_its_place() {
     check("image.encode", "{format: png, quality: 3}", &photo, "means nothing for this format");
     check("image.encode", "{format: jpeg, quality: 0}", &photo, "expected 1 to 100, found 0");
     let alpha = batch(vec![fixed("image", DType::U8, [1, 1, 4], &[noise(4)])]);
-    check("image.encode", "{format: jpeg}", &alpha, "JPEG holds images of [1, 3] channels, found 4");
+    let four = "test.yaml:1:10: format: JPEG holds images of 1 or 3 channels, found 4";
+    check("image.encode", "{format: jpeg}", &alpha, four);
+    let deep = batch(vec![fixed("image", DType::U16, [1, 1, 3], &[noise(6)])]);
+    for format in ["jpeg", "webp"] {
+        check("image.encode", &format!("{{format: {format}}}"), &deep, "test.yaml:1:10: format: ");
+    }
     let floats = batch(vec![fixed("image", DType::F32, [1, 1, 3], &[noise(12)])]);
     check(
         "image.resize",

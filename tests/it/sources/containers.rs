@@ -15,7 +15,7 @@ fn sample(from: i64, rows: i64) -> RecordBatch {
     RecordBatch::try_from_iter([("id", Arc::new(ids) as ArrayRef), ("name", Arc::new(names))]).unwrap()
 }
 
-fn parquet(batch: &RecordBatch, group_rows: usize) -> Vec<u8> {
+pub fn parquet(batch: &RecordBatch, group_rows: usize) -> Vec<u8> {
     let properties = WriterProperties::builder().set_max_row_group_row_count(Some(group_rows)).build();
     let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
     writer.write(batch).unwrap();

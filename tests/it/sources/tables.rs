@@ -110,6 +110,28 @@ fn a_key_column_names_rows_once() {
 }
 
 #[test]
+fn times_of_a_zone_with_a_name_are_values_like_others() {
+    use arrow::array::{ArrayRef, StringArray, TimestampSecondArray};
+    let rows = |zone: &str, second: i64| {
+        let files: ArrayRef = std::sync::Arc::new(StringArray::from(vec!["a.jpg", "b.jpg"]));
+        let times = TimestampSecondArray::from(vec![Some(second), None]).with_timezone(zone);
+        let batch = RecordBatch::try_from_iter([("file", files), ("at", std::sync::Arc::new(times))]).unwrap();
+        super::containers::parquet(&batch, 10)
+    };
+    let mut place = Place::new(SourceKind::Table, "t.parquet");
+    place.write("t.parquet", rows("Europe/Berlin", 0)).write("imgs/a.jpg", b"aa").write("imgs/b.jpg", b"b");
+    place.spec.load.insert("image".to_owned(), "imgs/{file}".to_owned());
+    let first = place.list();
+    for (zone, second, same) in [("Europe/Berlin", 0, true), ("Europe/Berlin", 1, false), ("Asia/Tokyo", 0, false)] {
+        place.write("t.parquet", rows(zone, second));
+        let again = place.list();
+        assert_eq!(identities(&again)[0] == identities(&first)[0], same, "{zone} {second}");
+        assert_eq!(identities(&again)[1], identities(&first)[1], "{zone} {second}");
+    }
+    assert_eq!(bytes(&place.rows(), "image").len(), 2);
+}
+
+#[test]
 fn tables_may_be_json_lines() {
     let mut place = place();
     place.spec.patterns = vec!["rows.jsonl".to_owned()];
