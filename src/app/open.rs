@@ -154,7 +154,7 @@ impl Opened {
         let served = origins.iter().filter_map(|o| chain.stages.iter().position(|s| Some(&s.name) == o.stage.as_ref()));
         let near = near_miss(&self.dataset.store, &chain, served.max().unwrap_or(0))?;
         if on_missing == OnMissing::Warn || missing == 0 {
-            return Ok(near);
+            return Ok(near.or_else(|| behind(origins)));
         }
         let what = named.map_or("at any stage".to_owned(), |name| format!("at stage {name}"));
         let advice = near.unwrap_or_else(|| "run `forebay materialize` first".to_owned());
@@ -183,6 +183,16 @@ impl Opened {
         }
         Ok(split)
     }
+}
+
+/// Shards that are served from an earlier stage than the others: never stored, lost or damaged.
+fn behind(origins: &[Origin]) -> Option<String> {
+    let [best, earlier @ ..] = origins else { return None };
+    let stage = best.stage.as_ref()?;
+    let late: u64 = earlier.iter().filter(|o| o.stage.as_ref() != Some(stage)).map(|o| o.shards).sum();
+    let shards: u64 = origins.iter().map(|o| o.shards).sum();
+    let stores = format!("`forebay materialize --stage {stage}` stores them");
+    (late > 0).then(|| format!("{late} of {shards} shards aren't stored at stage {stage}, or were lost: {stores}"))
 }
 
 /// One line on from where shards are served: `812 shards: 800 from resize (arrow-none), 12 from the source`.

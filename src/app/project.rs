@@ -152,6 +152,11 @@ impl Project {
 /// Reads a pipeline file.
 pub fn read_pipeline(path: &Path, variables: &dyn Fn(&str) -> Option<String>) -> Result<Pipeline> {
     let shown = path.display();
+    if path.join("v1/blobs").is_dir() {
+        return Err(Error::invalid(format!(
+            "{shown} is a store, expected a pipeline file; `forebay ls {shown}` lists what it holds"
+        )));
+    }
     if path.is_dir() {
         return Err(Error::invalid(format!(
             "{shown} is a directory, expected a pipeline file; `forebay init {shown}` writes one for the data in it"

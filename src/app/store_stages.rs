@@ -28,6 +28,17 @@ pub struct Request {
     pub codec: Option<Codec>,
 }
 
+impl Request {
+    /// The stages and encodings that are meant.
+    pub fn targets(&self, project: &Project) -> Result<Targets> {
+        let settings = &project.pipeline.materialize;
+        let of_file = || settings.stages.iter().map(|(name, _)| name.clone()).collect();
+        let stages = if self.stages.is_empty() { of_file() } else { self.stages.clone() };
+        let (container, codec) = (self.container.or(settings.container), self.codec.or(settings.codec));
+        resolve(&project.dataset, &stages, container, codec)
+    }
+}
+
 /// A listed source with what is to be done about it.
 pub struct Prepared {
     pub snapshot: Arc<Snapshot>,
@@ -46,11 +57,7 @@ pub struct Done {
 
 impl Prepared {
     pub fn new(project: &Project, snapshot: Arc<Snapshot>, request: &Request) -> Result<Prepared> {
-        let settings = &project.pipeline.materialize;
-        let of_file = || settings.stages.iter().map(|(name, _)| name.clone()).collect();
-        let stages = if request.stages.is_empty() { of_file() } else { request.stages.clone() };
-        let (container, codec) = (request.container.or(settings.container), request.codec.or(settings.codec));
-        let targets = resolve(&project.dataset, &stages, container, codec)?;
+        let targets = request.targets(project)?;
         let healing = reported(&project.dataset, &targets.targets)?;
         let plan = Plan::new(&project.dataset, &snapshot, &targets.targets, &healing)?;
         Ok(Prepared { snapshot, targets, healing, plan })

@@ -55,8 +55,12 @@ pub struct Arguments {
 pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let begun_ms = now_ms();
     let out = &context.out;
+    let request =
+        Request { stages: arguments.stage.clone(), container: arguments.format, codec: arguments.compression };
     let (project, snapshot) = context.surrounded(|surroundings| {
         let project = Project::open(&arguments.pipeline, surroundings)?;
+        // What can't be stored is refused before anything is listed and published.
+        request.targets(&project)?;
         let snapshot = Arc::new(project.list(surroundings.progress)?);
         Ok((project, snapshot))
     })?;
@@ -64,8 +68,6 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     if !arguments.dry_run {
         project.publish(&snapshot, begun_ms, arguments.replace)?;
     }
-    let request =
-        Request { stages: arguments.stage.clone(), container: arguments.format, codec: arguments.compression };
     let prepared = Prepared::new(&project, snapshot.clone(), &request)?;
     if let Some(reason) = &prepared.targets.reason {
         out.note(&format!("storing stage {}: {reason}", prepared.targets.targets[0].stage));
@@ -170,7 +172,7 @@ fn ask(project: &Project, prepared: &Prepared, bytes: u64) -> Result<()> {
     if answer.trim().eq_ignore_ascii_case("y") || answer.trim().eq_ignore_ascii_case("yes") {
         return Ok(());
     }
-    Err(Error::invalid("nothing was stored"))
+    Err(Error::invalid("no stage was stored"))
 }
 
 fn show_done(

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::format::schema;
 use crate::format::shard::tensor::{Consumer, decode_hint, imports};
 use crate::spec::size;
+use arrow::datatypes::DataType;
 use clap::Args;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -26,18 +27,20 @@ const CONSUMERS: [(Consumer, &str); 3] =
 pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let Found { pipeline, stored, .. } = arguments.which.open(context)?;
     let (manifest, fields) = (&stored.manifest, schema::decode(&stored.stage.schema)?);
+    // Polars refuses a whole file for one column of these.
+    let wide = fields.flattened_fields().iter().any(|field| matches!(field.data_type(), DataType::Decimal256(..)));
+    let consumers = CONSUMERS.iter().filter(|(consumer, _)| !wide || *consumer != Consumer::Polars);
     let mut columns = Vec::new();
     for field in fields.fields() {
         let mut hints = serde_json::Map::new();
-        for (consumer, name) in CONSUMERS {
-            if let Some(hint) = decode_hint(field, manifest.encoding.container, consumer)? {
-                hints.insert(name.to_owned(), hint.into());
+        for (consumer, name) in consumers.clone() {
+            if let Some(hint) = decode_hint(field, manifest.encoding.container, *consumer)? {
+                hints.insert((*name).to_owned(), hint.into());
             }
         }
         columns.push(json!({ "name": field.name(), "type": values::type_name(field), "decode": hints }));
     }
-    let imported: serde_json::Map<String, Value> = CONSUMERS
-        .iter()
+    let imported: serde_json::Map<String, Value> = consumers
         .filter_map(|(consumer, tool)| {
             Some(((*tool).to_owned(), imports(manifest.encoding.container, *consumer)?.into()))
         })

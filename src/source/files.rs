@@ -194,7 +194,7 @@ impl Files {
             Missing::Fail if !unmatched.is_empty() => {
                 let keys = unmatched.iter().map(|&i| found[i].key.as_str());
                 return Err(self.root.error(format!(
-                    "{} have no row in the joined table: {}; mend the table, or set missing: null or missing: skip",
+                    "{} of the files have no row in the joined table: {}; mend the table, or set missing: null or missing: skip",
                     unmatched.len(),
                     summary(keys)
                 )));

@@ -125,7 +125,10 @@ pub fn one_of<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
 pub fn suggest<'a>(name: &str, what: &str, candidates: impl Iterator<Item = &'a str> + Clone) -> String {
     match nearest(name, candidates.clone()) {
         Some(near) => format!("did you mean {near:?}?"),
-        None => format!("{what} {}", one_of(candidates)),
+        None => {
+            let mut told = std::collections::HashSet::new();
+            format!("{what} {}", one_of(candidates.filter(|name| told.insert(*name))))
+        }
     }
 }
 

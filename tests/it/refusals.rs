@@ -282,3 +282,28 @@ fn more_threads_than_any_machine_has_are_refused() {
         assert!(code == 2 && err.contains(&format!("invalid value '{jobs}' for '--jobs <N>'")), "{code} {err}");
     }
 }
+
+#[test]
+fn what_cannot_be_stored_is_refused_before_anything_is_listed() {
+    let dataset = Dataset::with_photos(PHOTOS, 4);
+    for arguments in [&["--stage", "reszie"][..], &["--format", "arrow", "--compression", "snappy"]] {
+        let (code, ..) = run(dataset.path(), &[&["materialize", FILE], arguments].concat());
+        assert_eq!(code, 1, "{arguments:?}");
+        assert!(!dataset.path().join(".forebay/v1/pipelines").exists(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn shards_served_from_an_earlier_stage_are_said_to_be() {
+    let small = format!("{PHOTOS}partition: {{ entries: 4 }}\n");
+    let dataset = Dataset::with_photos(&small.replace("materialize:", "# materialize:"), 16);
+    let at = dataset.path();
+    succeed(at, &["materialize", FILE, "--stage", "decode", "--stage", "resize"]);
+    let (code, _, err) = run(at, &["read", FILE, "--split", "train", "--bench"]);
+    assert!(code == 0 && !err.contains("warning"), "{err}");
+    let files = succeed(at, &["files", FILE, "--stage", "resize"]);
+    std::fs::remove_file(files.lines().next().unwrap()).unwrap();
+    let (code, _, err) = run(at, &["read", FILE, "--split", "train", "--bench"]);
+    assert!(code == 0 && err.contains("aren't stored at stage resize, or were lost"), "{err}");
+    assert!(err.contains("`forebay materialize --stage resize` stores them"), "{err}");
+}

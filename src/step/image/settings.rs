@@ -172,7 +172,11 @@ impl PerChannel {
             [value] => Ok(vec![*value; channels]),
             values if values.len() == channels => Ok(values.to_vec()),
             values => {
-                Err(format!("{} values are given for {channels} channels; expected 1 or {channels}", values.len()))
+                let expected = match channels {
+                    1 => "1 channel; expected 1".to_owned(),
+                    _ => format!("{channels} channels; expected 1 or {channels}"),
+                };
+                Err(format!("{} values are given for {expected}", values.len()))
             }
         }
     }
