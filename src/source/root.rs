@@ -195,17 +195,22 @@ impl Root {
             .ok_or_else(|| Error::conflict(format!("{key} is gone since it was listed: {LIST_AGAIN}")))
     }
 
+    /// A directory or pipe in its place is no file, as for the listing.
     pub fn open_if_there(&self, key: &str) -> Result<Option<Opened>> {
+        use std::io::ErrorKind::{NotADirectory, NotFound};
         let path = self.path(key)?;
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        // Looked at before, as to open a pipe waits for its writer.
+        let opened = std::fs::metadata(&path).and_then(|found| match found.is_file() {
+            true => File::open(&path).map(Some),
+            false => Ok(None),
+        });
+        let file = match opened {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(None),
+            Err(e) if matches!(e.kind(), NotFound | NotADirectory) => return Ok(None),
             Err(e) => return Err(Error::io(format!("cannot open {}", path.display()), e)),
         };
         let metadata = file.metadata().map_err(|e| Error::io(format!("cannot look at {}", path.display()), e))?;
-        if !metadata.is_file() {
-            return Err(Error::invalid(format!("{} is not a file", path.display())));
-        }
         Ok(Some(Opened { file, validator: Validator::of(&metadata), key: key.to_owned() }))
     }
 

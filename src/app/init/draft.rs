@@ -57,7 +57,7 @@ fn source(out: &mut String, main: Kind, path: &Path, survey: &Survey) {
         many => format!("[ {} ]", many.join(", ")),
     };
     let _ = writeln!(out, "source:\n  {field}: {listed}");
-    if !survey.single && !survey.splits.is_empty() {
+    if survey.split_column.is_none() && !survey.splits.is_empty() {
         let _ = writeln!(out, "  root: {}    # what keys are relative to; the splits go by them", quoted(&shown(path)));
     }
     if let Some(load) = &survey.load {
@@ -72,14 +72,16 @@ fn source(out: &mut String, main: Kind, path: &Path, survey: &Survey) {
                 writeln!(out, "  key: {}    # what a row is known by; without it, its number", quoted(&load.column));
         }
     }
-    if !survey.classes.is_empty() && field == "files" {
+    let by_directory = !survey.classes.is_empty() && field == "files";
+    if by_directory {
         let _ = writeln!(
             out,
             "  fields: {{ label: \"{{parent}}\" }}    # the directory's name: {} and {} more",
             comment(survey.classes.first().map_or("", String::as_str)),
             survey.classes.len() - 1
         );
-    } else if let Some(labels) = &survey.labels {
+    }
+    if let Some(labels) = survey.labels.as_ref().filter(|_| !by_directory || survey.split_column.is_some()) {
         labels_beside(out, main, labels);
     }
     if !survey.columns.is_empty() {
@@ -191,7 +193,7 @@ pub(super) fn splits(survey: &Survey) -> Vec<Split> {
 }
 
 fn write_splits(out: &mut String, main: Kind, survey: &Survey) {
-    out.push_str(match (survey.splits.is_empty(), survey.load.is_some() || survey.single) {
+    out.push_str(match (survey.splits.is_empty(), survey.split_column.is_some()) {
         (true, _) => {
             "\n# Splits share every stage above. The hash of a key never changes, so neither does its split.\n"
         }
@@ -199,8 +201,9 @@ fn write_splits(out: &mut String, main: Kind, survey: &Survey) {
         (false, false) => "\n# The splits that the names of directories and files say; they share every stage above.\n",
     });
     if survey.unsplit > 0 {
-        let files = if survey.unsplit == 1 { "file is" } else { "files are" };
-        let _ = writeln!(out, "# {} {files} in none of them, and read by none.", survey.unsplit);
+        let what = if survey.split_column.is_some() { "row" } else { "file" };
+        let are = if survey.unsplit == 1 { " is" } else { "s are" };
+        let _ = writeln!(out, "# {} {what}{are} in none of them, and read by none.", survey.unsplit);
     }
     out.push_str("splits:\n");
     let splits = splits(survey);

@@ -44,44 +44,78 @@ pub(super) fn of_paths<'a>(
     paths: impl Iterator<Item = &'a Path> + Clone,
     containers: bool,
 ) -> (Vec<Split>, Vec<Option<usize>>) {
-    // A directory called `test` is a split, one called `test_tube` a class, unless every sample has such a mark.
+    // What all samples lie in tells none from another.
+    let shared = shared(paths.clone());
+    // A directory called `test` is a split, one called `test_tube` a class, unless most samples have such a mark.
     for words in [false, true] {
-        let marks: Vec<Option<Mark>> = paths.clone().map(|path| mark(path, words, words || containers)).collect();
+        let marks: Vec<Option<Mark>> =
+            paths.clone().map(|path| mark(path, shared, words, words || containers)).collect();
         let mut found: BTreeMap<usize, (BTreeSet<&str>, u64)> = BTreeMap::new();
         for mark in marks.iter().flatten() {
             let (prefixes, count) = found.entry(rank(mark.name)).or_default();
             prefixes.insert(&mark.prefix);
             *count += 1;
         }
-        if found.len() < 2 || (words && marks.iter().any(Option::is_none)) {
+        if found.len() < 2 || (words && marks.iter().flatten().count() * 2 <= marks.len()) {
             continue;
         }
-        let splits = found.into_iter().map(|(rank, (prefixes, count))| {
-            let name = NAMES[rank];
-            let conditions: Vec<String> =
+        let mut splits: Vec<Split> = Vec::new();
+        for (rank, (prefixes, count)) in &found {
+            let name = NAMES[*rank];
+            let begins: Vec<String> =
                 prefixes.iter().map(|prefix| format!("starts_with(key, {})", literal(prefix))).collect();
-            let condition = match conditions.len() <= MAX_PREFIXES {
-                true => conditions.join(" or "),
+            let condition = match begins.len() <= MAX_PREFIXES {
+                true => begins.join(" or "),
                 // By the name alone, wherever it stands.
-                false if prefixes.iter().all(|p| p.ends_with('/')) => {
-                    format!("matches(key, '(?i)(^|/)({name}|{name}[^a-z/][^/]*)/')")
+                false if !prefixes.iter().all(|p| p.ends_with('/')) => {
+                    format!("matches(key, '(?i)(^|[^a-z]){name}([^a-z]|$)')")
                 }
-                false => format!("matches(key, '(?i)(^|[^a-z]){name}([^a-z]|$)')"),
+                false if words => format!("matches(key, '(?i)(^|[^a-z]){name}([^a-z/][^/]*)?/')"),
+                false => format!("matches(key, '(?i)(^|/){name}/')"),
             };
-            Split { name: name.to_owned(), condition, count }
-        });
-        return (splits.collect(), marks.iter().map(|mark| mark.as_ref().map(|m| m.depth)).collect());
+            splits.push(Split { name: name.to_owned(), condition, count: *count });
+        }
+        // Where the condition of one may be true of what is another's, none of it is trained on.
+        let by_name = |prefixes: &BTreeSet<&str>| prefixes.len() > MAX_PREFIXES;
+        let overlap = |a: &BTreeSet<&str>, b: &BTreeSet<&str>| {
+            by_name(a) || by_name(b) || a.iter().any(|a| b.iter().any(|b| b.starts_with(a)))
+        };
+        let prefixes: Vec<&BTreeSet<&str>> = found.values().map(|(prefixes, _)| prefixes).collect();
+        let apart: Vec<String> = (0..splits.len())
+            .map(|index| {
+                let others = (0..splits.len()).filter(|other| {
+                    splits[index].trains() && !splits[*other].trains() && overlap(prefixes[index], prefixes[*other])
+                });
+                let others: Vec<&str> = others.map(|other| splits[other].condition.as_str()).collect();
+                match others.is_empty() {
+                    true => splits[index].condition.clone(),
+                    false => format!("({}) and not ({})", splits[index].condition, others.join(" or ")),
+                }
+            })
+            .collect();
+        for (split, condition) in splits.iter_mut().zip(apart) {
+            split.condition = condition;
+        }
+        return (splits, marks.iter().map(|mark| mark.as_ref().map(|m| m.depth)).collect());
     }
     (Vec::new(), Vec::new())
 }
 
-/// The splits that a column of these values names; none where another value is among them.
+/// How many directories all paths begin with.
+fn shared<'a>(mut paths: impl Iterator<Item = &'a Path>) -> usize {
+    let directories = |path: &'a Path| path.parent().into_iter().flat_map(Path::components);
+    let first: Vec<Component> = paths.next().into_iter().flat_map(directories).collect();
+    paths.fold(first.len(), |most, path| {
+        first[..most].iter().zip(directories(path)).take_while(|(a, b)| **a == *b).count()
+    })
+}
+
+/// The splits that a column of these values names, other values aside; none where fewer than two are found.
 pub(super) fn of_values<'a>(column: &str, values: impl Iterator<Item = &'a str>) -> Vec<Split> {
     let mut counts: BTreeMap<(usize, &str), u64> = BTreeMap::new();
     for value in values {
-        match NAMES.iter().position(|name| value.eq_ignore_ascii_case(name)) {
-            Some(rank) => *counts.entry((rank, value)).or_default() += 1,
-            None => return Vec::new(),
+        if let Some(rank) = NAMES.iter().position(|name| value.eq_ignore_ascii_case(name)) {
+            *counts.entry((rank, value)).or_default() += 1;
         }
     }
     let ranks: Vec<usize> = counts.keys().map(|(rank, _)| *rank).collect();
@@ -100,9 +134,9 @@ fn rank(name: &str) -> usize {
     NAMES.iter().position(|known| *known == name).unwrap_or(NAMES.len())
 }
 
-/// The first directory that is called like a split; else, with `in_names`, the first word of the file's name that is.
-/// `words`: a word of a directory's name is enough.
-fn mark(path: &Path, words: bool, in_names: bool) -> Option<Mark> {
+/// The first directory, behind those that are `shared`, that is called like a split; else, with `in_names`, the first word
+/// of the file's name that is. `words`: a word of a directory's name is enough.
+fn mark(path: &Path, shared: usize, words: bool, in_names: bool) -> Option<Mark> {
     let parts: Vec<&str> = path
         .components()
         .map(|part| match part {
@@ -116,7 +150,7 @@ fn mark(path: &Path, words: bool, in_names: bool) -> Option<Mark> {
         true => word(name).map(|(known, _)| known),
         false => NAMES.into_iter().find(|known| name.eq_ignore_ascii_case(known)),
     };
-    for (index, directory) in directories.iter().enumerate() {
+    for (index, directory) in directories.iter().enumerate().skip(shared) {
         if let Some(name) = called(directory) {
             return Some(Mark { name, prefix: below(index + 1), depth: index + 1 });
         }
@@ -210,9 +244,34 @@ mod tests {
     #[test]
     fn classes_are_no_splits() {
         check(&["bus/1.jpg", "car/1.jpg", "train/1.jpg"], false, &[]);
-        check(&["train_station/1.jpg", "test_tube/1.jpg", "cat/1.jpg"], false, &[]);
+        check(&["train_station/1.jpg", "test_tube/1.jpg", "cat/1.jpg", "dog/1.jpg"], false, &[]);
         check(&["trainer/1.jpg", "tester/1.jpg"], false, &[]);
         check(&["train-0.parquet", "train-1.parquet"], true, &[]);
+    }
+
+    #[test]
+    fn what_is_set_aside_stays_out_of_training() {
+        // Beside most samples with a mark, others stay outside.
+        check(
+            &["train2017/1.jpg", "train2017/2.jpg", "test2017/3.jpg", "unlabeled2017/4.jpg"],
+            false,
+            &[("train", "starts_with(key, 'train2017/')", 2), ("test", "starts_with(key, 'test2017/')", 1)],
+        );
+        // What all samples lie in is no mark.
+        check(
+            &["training/train/a/1.jpg", "training/val/a/2.jpg"],
+            false,
+            &[("train", "starts_with(key, 'training/train/')", 1), ("val", "starts_with(key, 'training/val/')", 1)],
+        );
+        // One prefix may begin with another.
+        check(
+            &["train-0.tar", "train-more/test/0.tar"],
+            true,
+            &[
+                ("train", "(starts_with(key, 'train-')) and not (starts_with(key, 'train-more/test/'))", 1),
+                ("test", "starts_with(key, 'train-more/test/')", 1),
+            ],
+        );
     }
 
     #[test]
@@ -220,8 +279,12 @@ mod tests {
         let paths: Vec<String> = (0..600).map(|n| format!("p{}/{}/1.jpg", n / 2, ["train", "test"][n % 2])).collect();
         let (splits, _) = of_paths(paths.iter().map(Path::new), false);
         assert_eq!(splits.iter().map(|s| s.count).collect::<Vec<_>>(), [300, 300]);
-        for (split, count) in splits.iter().zip([0, 1]) {
-            let pattern = split.condition.strip_prefix("matches(key, '").unwrap().strip_suffix("')").unwrap();
+        let patterns = ["(?i)(^|/)train/", "(?i)(^|/)test/"];
+        let [train, test] = patterns.map(|pattern| format!("matches(key, '{pattern}')"));
+        // A class may be called like a split.
+        assert_eq!(splits[0].condition, format!("({train}) and not ({test})"));
+        assert_eq!(splits[1].condition, test);
+        for (pattern, count) in patterns.into_iter().zip([0, 1]) {
             let pattern = regex::Regex::new(pattern).unwrap();
             let found: Vec<bool> = paths.iter().map(|path| pattern.is_match(path)).collect();
             assert_eq!(found, (0..600).map(|n| n % 2 == count).collect::<Vec<_>>());
@@ -234,6 +297,8 @@ mod tests {
         let found = of_values("split", ["train", "test", "train"].into_iter());
         let found: Vec<_> = found.iter().map(|s| (s.name.as_str(), s.condition.as_str(), s.count)).collect();
         assert_eq!(found, [("train", "`split` = 'train'", 2), ("test", "`split` = 'test'", 1)]);
+        let found = of_values("split", ["train", "extra", "", "test"].into_iter());
+        assert_eq!(found.iter().map(|s| s.count).collect::<Vec<_>>(), [1, 1]);
         assert!(of_values("split", ["train", "other"].into_iter()).is_empty());
         assert!(of_values("split", ["train", "Train", "test"].into_iter()).is_empty());
         assert!(of_values("split", ["train"].into_iter()).is_empty());

@@ -110,7 +110,9 @@ pub struct Survey {
     pub classes: Vec<String>,
     /// The splits that the folder or table has already.
     pub splits: Vec<Split>,
-    /// How many files are in none of them.
+    /// The table's column that says which; none where the names of directories and files do.
+    pub split_column: Option<String>,
+    /// How many files, or rows of the table, are in none of them.
     pub unsplit: u64,
     /// A table of labels that lies beside the samples.
     pub labels: Option<Labels>,
@@ -307,6 +309,13 @@ fn beside(survey: &mut Survey, file: PathBuf, samples: &[Sample]) {
     let Some(table) = Table::read(&file) else { return };
     let keys: Vec<String> = samples.iter().map(|s| s.path.to_string_lossy().into_owned()).collect();
     let join = table.join(keys.iter().map(String::as_str));
+    if survey.splits.is_empty() && join.as_ref().is_some_and(|join| join.complete) {
+        column_of_splits(survey, &table);
+        // The table is joined then, and its own label with it.
+        if survey.split_column.is_some() && table.columns.iter().any(|column| is_label(column)) {
+            survey.classes.clear();
+        }
+    }
     if table.columns.len() > 1 {
         survey.labels = Some(Labels { file, columns: table.columns, join });
     }
@@ -348,12 +357,20 @@ fn table(survey: &mut Survey, file: &Path) -> Option<Vec<String>> {
         // A path of one part has the empty one as its parent.
         let directory = file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         survey.load = table.load(directory, extensions(Kind::Image));
-        let named = |column: &&String| SPLITS.contains(&column.to_ascii_lowercase().as_str());
-        if let Some((index, column)) = table.columns.iter().enumerate().find(|(_, column)| named(column)) {
-            survey.splits = split::of_values(column, table.values(index));
-        }
+        column_of_splits(survey, &table);
     }
     Some(table.columns)
+}
+
+/// The splits that a column of the table names.
+fn column_of_splits(survey: &mut Survey, table: &Table) {
+    let named = |column: &&String| SPLITS.contains(&column.to_ascii_lowercase().as_str());
+    let Some((index, column)) = table.columns.iter().enumerate().find(|(_, column)| named(column)) else { return };
+    survey.splits = split::of_values(column, table.values(index));
+    if !survey.splits.is_empty() {
+        survey.split_column = Some(column.clone());
+        survey.unsplit = table.rows.len() as u64 - survey.splits.iter().map(|split| split.count).sum::<u64>();
+    }
 }
 
 fn json_columns(file: &Path) -> Option<Vec<String>> {

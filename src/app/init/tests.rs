@@ -157,6 +157,31 @@ fn a_flat_folder_with_a_table_of_labels() {
     assert!(matches!(&pipeline.source.fields["label"], Field::Join { on, .. } if on == "file"));
 }
 
+#[test]
+fn a_table_beside_files_says_their_splits() {
+    for (columns, rows, label) in [
+        ("file,label,split", "1.jpg,cat,train\n2.jpg,dog,test\n3.jpg,dog,unused", false),
+        ("file,subset", "1.jpg,train\n2.jpg,test\n3.jpg,unused", true),
+    ] {
+        let table = format!("{columns}\n{rows}\n");
+        let files = [("a/1.jpg", &b"a"[..]), ("b/2.jpg", b"a"), ("b/3.jpg", b"a"), ("t.csv", table.as_bytes())];
+        let (_dir, root) = folder("x", &files);
+        let (draft, pipeline) = drafted(&root);
+        assert_eq!((split_counts(&draft), draft.survey.unsplit), (vec![("train", 1), ("test", 1)], 1));
+        let column = columns.rsplit(',').next().unwrap();
+        let filters: Vec<_> = pipeline.splits.iter().map(|s| s.filter.as_ref().unwrap().0.clone()).collect();
+        assert_eq!(filters, [format!("`{column}` = 'train'"), format!("`{column}` = 'test'")]);
+        assert!(
+            draft.text.contains("# 1 row is in none of them") && draft.text.contains("  join: {"),
+            "{}",
+            draft.text
+        );
+        // Class names come from the table where it has them, else from the directories.
+        assert_eq!(matches!(pipeline.source.fields["label"], Field::Join { .. }), !label);
+        assert_eq!(step_names(&pipeline), ["image.decode", "image.resize", "label.index"]);
+    }
+}
+
 /// The join of a folder of `a/1.jpg` and `a/2.jpg` with this table: what must equal what, if any column will do.
 fn joined(table: &str) -> Option<(String, String)> {
     let (_dir, root) = folder("x", &[("a/1.jpg", b"a"), ("a/2.jpg", b"a"), ("labels.csv", table.as_bytes())]);

@@ -87,6 +87,19 @@ fn missing_objects_follow_missing() {
 }
 
 #[test]
+fn what_is_no_file_is_missing() {
+    let mut place = place();
+    place.write("labels.csv", "file,label\na.jpg,1\ndirectory,2\na.jpg/b.jpg,3\npipe,4\n");
+    place.write("imgs/directory/x.jpg", b"x");
+    let made = std::process::Command::new("mkfifo").arg(place.path("imgs/pipe")).status().unwrap();
+    assert!(made.success());
+    place.spec.missing = Missing::Null;
+    let batch = place.rows();
+    assert_eq!(bytes(&batch, "image"), [Some(b"aa".to_vec()), None, None, None]);
+    assert_eq!(failed(&batch), [0; 0]);
+}
+
+#[test]
 fn paths_stay_below_the_root() {
     let mut place = place();
     place.write("labels.csv", "file,label\n../labels.csv,1\n");
