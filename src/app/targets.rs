@@ -65,15 +65,13 @@ pub fn resolve(
             name => {
                 let place = |s: &Split| s.chain.stages.iter().position(|stage| stage.name == name);
                 let found: Vec<_> = dataset.splits.iter().filter_map(|s| Some((s, place(s)?))).collect();
-                if found.is_empty() {
-                    return Err(unknown(name, &chains));
+                let Some((first, index)) = found.first() else { return Err(unknown(name, &chains)) };
+                // A stage of that name may come after a random step in one split and not in another.
+                let storable = || found.iter().filter(|(split, index)| split.chain.stages[*index].deterministic);
+                if storable().next().is_none() {
+                    return Err(cannot_store(&first.chain, *index));
                 }
-                for (split, index) in found {
-                    if !split.chain.stages[index].deterministic {
-                        return Err(cannot_store(&split.chain, index));
-                    }
-                    add(split, index)?;
-                }
+                storable().try_for_each(|(split, index)| add(split, *index))?;
             }
         }
     }
@@ -109,11 +107,13 @@ pub fn unknown(name: &str, chains: &[Chain]) -> Error {
 /// Refuses a pipeline whose `materialize:` names a stage that can't be stored.
 pub fn check_named(pipeline: &Pipeline, splits: &[Split]) -> Result<()> {
     for (name, span) in &pipeline.materialize.stages {
-        for chain in splits.iter().map(|split| &split.chain) {
-            let index = chain.stages.iter().position(|stage| stage.name == *name && !stage.deterministic);
-            if let Some(index) = index {
-                return Err(span.error(cannot_store(chain, index)));
+        let place = |chain: &Chain| chain.stages.iter().position(|stage| stage.name == *name);
+        let found: Vec<_> = splits.iter().filter_map(|s| Some((&s.chain, place(&s.chain)?))).collect();
+        match found.first() {
+            Some((chain, index)) if !found.iter().any(|(chain, index)| chain.stages[*index].deterministic) => {
+                return Err(span.error(cannot_store(chain, *index)));
             }
+            _ => {}
         }
     }
     Ok(())

@@ -194,8 +194,11 @@ impl Files {
             Missing::Fail if !unmatched.is_empty() => {
                 let keys = unmatched.iter().map(|&i| found[i].key.as_str());
                 return Err(self.root.error(format!(
-                    "{} of the files have no row in the joined table: {}; mend the table, or set missing: null or missing: skip",
-                    unmatched.len(),
+                    "{} no row in the joined table: {}; mend the table, or set missing: null or missing: skip",
+                    match unmatched.len() {
+                        1 => "1 file has".to_owned(),
+                        files => format!("{files} files have"),
+                    },
                     summary(keys)
                 )));
             }

@@ -197,7 +197,7 @@ impl Root {
 
     /// A directory or pipe in its place is no file, as for the listing.
     pub fn open_if_there(&self, key: &str) -> Result<Option<Opened>> {
-        use std::io::ErrorKind::{NotADirectory, NotFound};
+        use std::io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
         let path = self.path(key)?;
         // Looked at before, as to open a pipe waits for its writer.
         let opened = std::fs::metadata(&path).and_then(|found| match found.is_file() {
@@ -207,7 +207,7 @@ impl Root {
         let file = match opened {
             Ok(Some(file)) => file,
             Ok(None) => return Ok(None),
-            Err(e) if matches!(e.kind(), NotFound | NotADirectory) => return Ok(None),
+            Err(e) if matches!(e.kind(), NotFound | NotADirectory | InvalidFilename) => return Ok(None),
             Err(e) => return Err(Error::io(format!("cannot open {}", path.display()), e)),
         };
         let metadata = file.metadata().map_err(|e| Error::io(format!("cannot look at {}", path.display()), e))?;

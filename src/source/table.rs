@@ -198,6 +198,7 @@ impl Table {
 
     /// What is there of all objects, and how many were hashed.
     fn objects(&self, paths: &[Vec<Option<String>>], options: &ListOptions) -> Result<(HashMap<String, Object>, u64)> {
+        use std::io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
         let mut wanted: Vec<&String> = paths.iter().flatten().flatten().collect();
         wanted.par_sort_unstable();
         wanted.dedup();
@@ -208,9 +209,8 @@ impl Table {
                     Ok(Some(Found { key: key.clone(), validator: Validator::of(&metadata) }))
                 }
                 Ok(_) => Ok(None),
-                Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
-                    Ok(None)
-                }
+                // A name that no file can have is none's.
+                Err(e) if matches!(e.kind(), NotFound | NotADirectory | InvalidFilename) => Ok(None),
                 Err(e) => Err(Error::io(format!("cannot look at {key}"), e)),
             })
             .filter_map(Result::transpose)

@@ -295,8 +295,7 @@ fn what_cannot_be_stored_is_refused_before_anything_is_listed() {
 
 #[test]
 fn shards_served_from_an_earlier_stage_are_said_to_be() {
-    let small = format!("{PHOTOS}partition: {{ entries: 4 }}\n");
-    let dataset = Dataset::with_photos(&small.replace("materialize:", "# materialize:"), 16);
+    let dataset = Dataset::with_photos(PHOTOS, 16);
     let at = dataset.path();
     succeed(at, &["materialize", FILE, "--stage", "decode", "--stage", "resize"]);
     let (code, _, err) = run(at, &["read", FILE, "--split", "train", "--bench"]);
@@ -306,4 +305,25 @@ fn shards_served_from_an_earlier_stage_are_said_to_be() {
     let (code, _, err) = run(at, &["read", FILE, "--split", "train", "--bench"]);
     assert!(code == 0 && err.contains("aren't stored at stage resize, or were lost"), "{err}");
     assert!(err.contains("`forebay materialize --stage resize` stores them"), "{err}");
+}
+
+#[test]
+fn a_stage_behind_a_random_step_in_one_split_only_is_stored_for_the_other() {
+    let dataset = Dataset::with_photos(
+        "name: photos
+source: { files: ./photos/**/*.jpg }
+steps: [ image.decode ]
+splits:
+  train: { steps: [ image.random_crop: { size: [16, 16] }, image.normalize ] }
+  val: { steps: [ image.center_crop: { size: [16, 16] }, image.normalize ] }
+materialize: { stages: [normalize] }
+",
+        4,
+    );
+    let done = succeed(dataset.path(), &["materialize", FILE, "--stage", "normalize", "--json"]);
+    let done: Value = serde_json::from_str(&done).unwrap();
+    let splits: Vec<&Value> = done["stages"].as_array().unwrap().iter().map(|stage| &stage["split"]).collect();
+    assert_eq!(splits, ["val"]);
+    let (code, _, err) = run(dataset.path(), &["materialize", FILE, "--stage", "random_crop"]);
+    assert!(code == 1 && err.contains("can't be stored"), "{err}");
 }

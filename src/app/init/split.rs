@@ -101,6 +101,17 @@ pub(super) fn of_paths<'a>(
     (Vec::new(), Vec::new())
 }
 
+/// Directories whose names begin as splits' do, `trainset` and `TestData`, where some are to train on and some not.
+pub(super) fn alike<'a>(paths: impl Iterator<Item = &'a Path> + Clone) -> BTreeSet<String> {
+    let begins = |name: &str, with: &str| name.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with));
+    let shared = shared(paths.clone());
+    let directories = paths.flat_map(|path| path.parent().into_iter().flat_map(Path::components).skip(shared));
+    let mut found: BTreeSet<String> = directories.map(|name| name.as_os_str().to_string_lossy().into_owned()).collect();
+    found.retain(|name| ["train", "test", "val"].iter().any(|word| begins(name, word)));
+    let trains = found.iter().filter(|name| begins(name, "train")).count();
+    if trains == 0 || trains == found.len() { BTreeSet::new() } else { found }
+}
+
 /// How many directories all paths begin with.
 fn shared<'a>(mut paths: impl Iterator<Item = &'a Path>) -> usize {
     let directories = |path: &'a Path| path.parent().into_iter().flat_map(Path::components);

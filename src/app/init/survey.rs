@@ -143,6 +143,9 @@ const MAX_HEAD_BYTES: u64 = 1 << 20;
 /// What columns of class names and of splits are called.
 const LABELS: [&str; 5] = ["label", "labels", "class", "category", "fine_label"];
 const SPLITS: [&str; 4] = ["split", "subset", "partition", "set"];
+/// What is odd about other names that splits may have.
+const LIKE_A_SPLIT: &str =
+    "is called as splits are, but the draft splits by hash: if samples for testing are in it, mend `splits:` first";
 
 struct Sample {
     /// Relative to the folder.
@@ -285,7 +288,13 @@ fn directories(survey: &mut Survey, main: Kind, samples: &[Sample]) {
     let containers = !matches!(main, Kind::Image | Kind::Audio | Kind::Text);
     let mut depths = Vec::new();
     if !survey.single {
-        (survey.splits, depths) = split::of_paths(samples.iter().map(|s| s.path.as_path()), containers);
+        let paths = samples.iter().map(|s| s.path.as_path());
+        (survey.splits, depths) = split::of_paths(paths.clone(), containers);
+        if survey.splits.is_empty() {
+            for name in split::alike(paths) {
+                survey.odd(Path::new(&name), LIKE_A_SPLIT);
+            }
+        }
     }
     survey.unsplit = depths.iter().filter(|depth| depth.is_none()).count() as u64;
     // The directories of samples, below those of splits; what is in no split has no say.
@@ -341,6 +350,12 @@ fn contents(survey: &mut Survey, main: Kind, file: &Path) {
         _ => None,
     };
     survey.label = columns.iter().find(|column| is_label(column)).cloned();
+    if survey.splits.is_empty()
+        && main != Kind::Tar
+        && let Some(column) = find(&SPLITS)
+    {
+        survey.odd(file, format!("its column {column:?} {LIKE_A_SPLIT}"));
+    }
     survey.columns = columns;
 }
 

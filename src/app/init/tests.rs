@@ -205,6 +205,23 @@ fn a_table_is_joined_by_the_column_that_names_the_files() {
 }
 
 #[test]
+fn names_like_splits_that_are_not_kept_are_pointed_out() {
+    let (_dir, root) = folder("photos", &[("trainset/a.jpg", b"x"), ("TestData/b.jpg", b"x"), ("other/c.jpg", b"x")]);
+    let (draft, _) = drafted(&root);
+    assert!(draft.survey.splits.is_empty());
+    let odd: Vec<_> = draft.survey.odd.iter().map(|odd| odd.path.to_str().unwrap()).collect();
+    assert_eq!(odd, ["TestData", "trainset"]);
+    assert!(draft.survey.odd[0].reason.contains("mend `splits:` first"));
+    // Classes of any other kind are none.
+    let (_dir, root) = folder("photos", &[("train_a/a.jpg", b"x"), ("trainer/b.jpg", b"x"), ("cat/c.jpg", b"x")]);
+    assert_eq!(drafted(&root).0.survey.odd.len(), 0);
+
+    let (_dir, root) = folder("rows", &[("a.jsonl", b"{\"split\": \"test\", \"n\": 1}\n")]);
+    let (draft, _) = drafted(&root.join("a.jsonl"));
+    assert!(draft.survey.odd[0].reason.contains("its column \"split\" is called as splits are"));
+}
+
+#[test]
 fn a_table_that_names_files_loads_them() {
     let (_dir, root) = folder(
         "set",

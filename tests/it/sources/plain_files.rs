@@ -277,7 +277,7 @@ fn joined_values_are_part_of_identity() {
 fn files_without_a_row_follow_missing() {
     let mut place = joined();
     place.write("labels.csv", "name,label\nb,2\na,\n");
-    assert_says(&place.list_error(), &["1 have no row", "dog/c d%+#.jpg", "missing: skip"]);
+    assert_says(&place.list_error(), &["1 file has no row", "dog/c d%+#.jpg", "missing: skip"]);
     place.spec.missing = Missing::Null;
     assert_eq!(text(&place.rows(), "label"), [None, Some("2".to_owned()), None]);
     place.spec.missing = Missing::Skip;
