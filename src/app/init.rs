@@ -10,7 +10,8 @@ mod tables;
 pub use split::Split;
 pub use survey::{Kind, Odd, Survey};
 
-use crate::error::{Error, Result};
+use crate::app::project::refuse_store;
+use crate::error::Result;
 use std::path::{Path, PathBuf};
 
 /// A starter pipeline and what it was drafted from.
@@ -30,12 +31,7 @@ pub struct Draft {
 /// Looks at a folder or file and drafts a pipeline for it. `path` is as the user wrote it, and so it stands in the
 /// draft. Errors: `NotFound`; `Invalid` where nothing is found that a pipeline could read, or a store.
 pub fn init(path: &Path) -> Result<Draft> {
-    if path.join("v1/blobs").is_dir() {
-        let shown = path.display();
-        return Err(Error::invalid(format!(
-            "{shown} is a store, expected data; `forebay ls {shown}` lists what it holds"
-        )));
-    }
+    refuse_store(path, "data")?;
     let survey = survey::look(path)?;
     let name = draft::name(path);
     let file = PathBuf::from(format!("{name}.yaml"));

@@ -149,14 +149,21 @@ impl Project {
     }
 }
 
+/// Refuses a store where something else is `expected`.
+pub fn refuse_store(path: &Path, expected: &str) -> Result<()> {
+    let shown = path.display();
+    match path.join("v1/blobs").is_dir() {
+        true => Err(Error::invalid(format!(
+            "{shown} is a store, expected {expected}; `forebay ls {shown}` lists what it holds"
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Reads a pipeline file.
 pub fn read_pipeline(path: &Path, variables: &dyn Fn(&str) -> Option<String>) -> Result<Pipeline> {
     let shown = path.display();
-    if path.join("v1/blobs").is_dir() {
-        return Err(Error::invalid(format!(
-            "{shown} is a store, expected a pipeline file; `forebay ls {shown}` lists what it holds"
-        )));
-    }
+    refuse_store(path, "a pipeline file")?;
     if path.is_dir() {
         return Err(Error::invalid(format!(
             "{shown} is a directory, expected a pipeline file; `forebay init {shown}` writes one for the data in it"
