@@ -226,14 +226,20 @@ impl Local {
         for entry in entries {
             let entry = entry.map_err(failed)?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            match fs::metadata(entry.path()) {
-                Ok(metadata) => found.push((name, Some(metadata))),
-                Err(error) if leads_nowhere(&error) => {
-                    if fs::symlink_metadata(entry.path()).is_ok() {
-                        found.push((name, None));
-                    }
+            // As in `is_no_object`: what is published between two looks must not be taken for a link to nothing.
+            let link = match fs::symlink_metadata(entry.path()) {
+                Ok(metadata) if !metadata.is_symlink() => {
+                    found.push((name, Some(metadata)));
+                    continue;
                 }
+                Ok(_) => entry.path(),
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(failure("look at", &entry.path(), error)),
+            };
+            match fs::metadata(&link) {
+                Ok(metadata) => found.push((name, Some(metadata))),
+                Err(error) if leads_nowhere(&error) => found.push((name, None)),
+                Err(error) => return Err(failure("look at", &link, error)),
             }
         }
         Ok(found)
@@ -299,11 +305,16 @@ fn leads_nowhere(error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound || Errno::from_io_error(error) == Some(Errno::LOOP)
 }
 
-/// Whether what stands there can be no object: a directory, a pipe, a link that leads nowhere.
+/// Whether what stands there can be no object: a directory, a pipe, a link that leads nowhere. The name itself is looked
+/// at first: where nothing stands now, what another writer publishes in the next instant is an object.
 fn is_no_object(path: &Path) -> bool {
-    match fs::metadata(path) {
-        Ok(metadata) => !metadata.is_file(),
-        Err(error) => leads_nowhere(&error) && fs::symlink_metadata(path).is_ok(),
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_symlink() => match fs::metadata(path) {
+            Ok(target) => !target.is_file(),
+            Err(error) => leads_nowhere(&error),
+        },
+        Ok(found) => !found.is_file(),
+        Err(_) => false,
     }
 }
 
