@@ -250,6 +250,7 @@ impl Bench {
         let cache = self.file.with_file_name("cache");
         body(&Surroundings {
             store: None,
+            access: &forebay::io::Access::default(),
             variables: &|_| None,
             cache: Some(cache),
             threads: THREADS,

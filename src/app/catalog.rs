@@ -116,10 +116,10 @@ pub fn stored_stage(
 }
 
 impl StoredStage {
-    /// The files of the shards in partition order, where the store is a local directory. Their bytes aren't verified, but
+    /// The files of the shards in partition order, as paths or URLs. Their bytes aren't verified, but
     /// one that was found bad already is given to nobody: `Corrupt`.
     pub fn paths(&self, store: &Store) -> Result<Vec<PathBuf>> {
-        let root = store.storage().local_path().ok_or_else(|| Error::invalid("the store isn't a local directory"))?;
+        let root = PathBuf::from(store.storage().location());
         let container = self.manifest.encoding.container;
         let reported = store.reported_blobs()?;
         let blobs = self.shards.iter().flat_map(|s| &s.blobs);

@@ -3,7 +3,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::schema::words;
-use crate::io::Storage;
+use crate::io::{Access, Storage};
 use crate::step::table::{CLASSES, MAX_CLASSES, parse_classes};
 use arrow::array::{AsArray, RecordBatch};
 use arrow::compute::cast;
@@ -32,7 +32,7 @@ pub fn resolve(
     column: &str,
     found: impl FnOnce() -> Result<Vec<String>>,
 ) -> Result<Resolved> {
-    let storage = Storage::open(&directory.to_string_lossy())?;
+    let storage = Storage::open(&directory.to_string_lossy(), &Access::default())?;
     let read = || -> Result<Option<Vec<String>>> {
         let Some(bytes) = storage.get(file, MAX_FILE_BYTES)? else { return Ok(None) };
         let path = directory.join(file);

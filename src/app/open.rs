@@ -89,8 +89,8 @@ pub fn from_file(path: &Path, which: Which, listed_ms: i64, surroundings: &Surro
 
 /// Opens a dataset from its store alone: no pipeline file, no source. Stages are served under the recipe keys that the
 /// pipeline's head records; only a step that must be run has to be in this build as it was when the store was written.
-pub fn from_store(url: &str, name: &str, which: Which) -> Result<Opened> {
-    let store = Store::open(url)?;
+pub fn from_store(store: Store, name: &str, which: Which) -> Result<Opened> {
+    let url = store.storage().location();
     let head = store.pipeline(name)?.ok_or_else(|| {
         let names = store.pipelines().unwrap_or_default().join(", ");
         Error::not_found(format!("the store {url} has no pipeline {name:?}; it has: {names}"))

@@ -7,7 +7,7 @@ use crate::format::head::{PipelineHead, RecipeHead, SnapshotHead, StageHead, Tab
 use crate::format::table::Entries;
 use crate::format::{VERSION, schema};
 use crate::id::Digest;
-use crate::io::read_small_text;
+use crate::io::{Access, read_small_text};
 use crate::plan::order::{DEFAULT_LANES, default_block};
 use crate::plan::partition::Layout;
 use crate::plan::snapshot::Snapshot;
@@ -25,6 +25,8 @@ use std::sync::Arc;
 pub struct Surroundings<'a> {
     /// Wins over the file's `store:`.
     pub store: Option<String>,
+    /// What reaching a remote store takes; the file's `storage:` adds what is missing.
+    pub access: &'a Access,
     /// `${VAR}` of the pipeline file.
     pub variables: &'a dyn Fn(&str) -> Option<String>,
     /// Where digests of source files are kept by their validators.
@@ -48,7 +50,7 @@ impl Project {
     pub fn open(path: &Path, surroundings: &Surroundings) -> Result<Project> {
         let pipeline = read_pipeline(path, surroundings.variables)?;
         let base = base(path);
-        let store = Store::open(&store_url(&pipeline, &base, surroundings.store.as_deref()))?;
+        let store = open_store(&pipeline, &base, surroundings.store.as_deref(), surroundings.access)?;
         let source = open_source(&pipeline, &base, &store, surroundings)?;
         let input = source.schema()?;
         let source = Arc::new(source);
@@ -226,6 +228,11 @@ pub fn store_url(pipeline: &Pipeline, base: &Path, given: Option<&str>) -> Strin
         (None, Some(path)) => base.join(path).to_string_lossy().into_owned(),
         (None, None) => base.join(".forebay").to_string_lossy().into_owned(),
     }
+}
+
+/// Opens the store that `store_url` names.
+pub fn open_store(pipeline: &Pipeline, base: &Path, given: Option<&str>, access: &Access) -> Result<Store> {
+    Store::open(&store_url(pipeline, base, given), &access.clone().with_defaults(&pipeline.storage))
 }
 
 pub fn layout(pipeline: &Pipeline) -> Layout {

@@ -20,12 +20,14 @@ mod verify;
 
 use crate::app::project::Surroundings;
 use crate::error::{Error, Kind, Result};
+use crate::io::Access;
 use clap::builder::RangedU64ValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use output::Output;
 use signal_hook::consts::signal::SIGXFSZ;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -63,9 +65,13 @@ pub struct Common {
     /// Say more: as each shard is stored, and every cause of an error
     #[arg(short, long, global = true, help_heading = COMMON)]
     verbose: bool,
-    /// Where shards are kept: a directory. Wins over the pipeline file's `store:`
+    /// Where shards are kept: a directory or s3://bucket/prefix. Wins over the pipeline file's `store:`
     #[arg(long, global = true, help_heading = COMMON, env = "FOREBAY_STORE", value_name = "STORE")]
     store: Option<String>,
+    /// An option of a remote store, such as aws_region=eu-west-1 or aws_endpoint_url=http://127.0.0.1:9000. Wins over the pipeline
+    /// file's `storage:`, which wins over the AWS_* variables
+    #[arg(long, global = true, help_heading = COMMON, value_name = "K=V", value_parser = key_value)]
+    storage_option: Vec<(String, String)>,
     /// Threads to work with [default: as many as this process may use]
     #[arg(long, global = true, help_heading = COMMON, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(..=MAX_JOBS))]
     jobs: Option<usize>,
@@ -91,6 +97,7 @@ enum Command {
 /// What a command works with.
 pub struct Context {
     common: Common,
+    access: Access,
     out: Output,
     /// Set by Ctrl-C and SIGTERM once `stop_on_signals` was called; before that they end the process at once.
     stop: Arc<AtomicBool>,
@@ -103,7 +110,8 @@ pub fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let out = Output::new(&cli.common);
-    let context = Context { common: cli.common, out, stop: Arc::default() };
+    let access = access(&cli.common);
+    let context = Context { common: cli.common, access, out, stop: Arc::default() };
     let result = match cli.command {
         Command::Init(arguments) => init::run(arguments, &context),
         Command::Check(arguments) => check::run(arguments, &context),
@@ -200,6 +208,7 @@ impl Context {
         let listing = progress::Listing::new(&self.out);
         let surroundings = Surroundings {
             store: self.common.store.clone(),
+            access: &self.access,
             variables: &|name| std::env::var(name).ok(),
             cache: cache_directory(),
             threads: self.threads(),
@@ -217,6 +226,35 @@ fn cache_directory() -> Option<PathBuf> {
     of("FOREBAY_CACHE")
         .or_else(|| of("XDG_CACHE_HOME").map(|d| d.join("forebay")))
         .or_else(|| of("HOME").map(|d| d.join(".cache/forebay")))
+}
+
+/// `K=V` of `--storage-option`.
+fn key_value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_ascii_lowercase(), value.to_owned())),
+        _ => Err("expected NAME=VALUE, such as aws_region=eu-west-1".to_owned()),
+    }
+}
+
+/// What reaching remote stores takes: options, and local space in the user's cache directory.
+fn access(common: &Common) -> Access {
+    let scratch = cache_directory().unwrap_or_else(std::env::temp_dir).join("scratch");
+    Access {
+        given: common.storage_option.iter().cloned().collect(),
+        environment: environment(),
+        scratch,
+        ..Access::default()
+    }
+}
+
+/// The AWS_* variables, by lower-case name. Those that are set to nothing aren't meant.
+fn environment() -> BTreeMap<String, String> {
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    variables
+        .filter(|(name, value)| name.starts_with("AWS_") && !value.is_empty())
+        .map(|(name, value)| (name.to_ascii_lowercase(), value))
+        .collect()
 }
 
 /// Milliseconds since 1970 by this machine's clock, which is the store's while stores are local.

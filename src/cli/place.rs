@@ -6,6 +6,7 @@ use crate::cli::Context;
 use crate::error::{Error, Result};
 use crate::format::encoding::Container;
 use crate::format::head::PipelineHead;
+use crate::io::Access;
 use crate::store::Store;
 use clap::Args;
 use std::path::Path;
@@ -59,14 +60,15 @@ impl Place {
         let given = context.common.store.as_deref();
         let Some(place) = &self.place else {
             let url = given.unwrap_or(".forebay");
-            return Ok((existing(url)?, self.pipeline.clone()));
+            return Ok((existing(url, &context.access)?, self.pipeline.clone()));
         };
         let path = Path::new(place);
         if !is_pipeline_file(path) {
-            return Ok((existing(place)?, self.pipeline.clone()));
+            return Ok((existing(place, &context.access)?, self.pipeline.clone()));
         }
         let pipeline = read_pipeline(path, &|name| std::env::var(name).ok())?;
-        let store = existing(&store_url(&pipeline, &base(path), given))?;
+        let access = context.access.clone().with_defaults(&pipeline.storage);
+        let store = existing(&store_url(&pipeline, &base(path), given), &access)?;
         Ok((store, self.pipeline.clone().or(Some(pipeline.name))))
     }
 }
@@ -77,12 +79,12 @@ fn is_pipeline_file(path: &Path) -> bool {
 }
 
 /// Opens a store to be looked at: one that isn't there is an error, not an empty store.
-fn existing(url: &str) -> Result<Store> {
-    let store = Store::open(url)?;
-    match store.storage().local_path() {
-        Some(path) if !path.is_dir() => Err(Error::not_found(format!(
+fn existing(url: &str, access: &Access) -> Result<Store> {
+    let store = Store::open(url, access)?;
+    match store.is_there()? {
+        true => Ok(store),
+        false => Err(Error::not_found(format!(
             "there is no store at {url}; name one with --store, or run `forebay materialize` first"
         ))),
-        _ => Ok(store),
     }
 }

@@ -23,7 +23,7 @@ impl StoredShard {
         let mut row = 0;
         for (index, part) in record.parts.iter().enumerate() {
             let named = |e: Error| e.during(format!("blob {} of shard {}", part.blob, record.shard));
-            let bytes = store.map_part(part, record.encoding.container).map_err(named)?;
+            let bytes = store.part(part, record.encoding.container).map_err(named)?;
             parts.push(PartReader::open(bytes, part, schema.clone(), record.encoding).map_err(named)?);
             for (number, chunk) in part.chunks.iter().enumerate() {
                 chunks.push((index, number, row));

@@ -6,6 +6,7 @@ use crate::format::document::{Document, at_most, corrupt, equal};
 use crate::format::encoding::{Container, Encoding};
 use crate::id::{Digest, RecipeKey, ShardKey};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// Contents of `v1/stages/<recipe>/<encoding>/shards/<hh>/<shard-key>.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,6 +59,12 @@ pub struct Span {
     pub offset: u64,
     pub bytes: u64,
     pub digest: Digest,
+}
+
+impl Span {
+    pub fn range(&self) -> Range<u64> {
+        self.offset..self.offset.saturating_add(self.bytes)
+    }
 }
 
 impl Document for Record {

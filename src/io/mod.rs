@@ -1,31 +1,47 @@
-//! Level 2: bytes by name. The only module that touches storage: publish atomically, map, list, spool. `local` is a
-//! directory as storage, `temporary` how bytes come to a name whole, `spool` where they wait for it, `failure` what to
-//! say when the system refuses, `map` the one place with `unsafe`, and `small` reads files that people write. What the names mean is `store`'s business.
+//! Level 2: bytes by name. The only module that touches storage: publish atomically, map, list, spool. `address` says what
+//! a URL means and `access` what reaching it takes. `local` is a directory as storage, `remote` a bucket, `temporary` how
+//! bytes come to a local name whole, `spool` where they wait for their digest, `failure` what to say when the system refuses,
+//! `map` the one place with `unsafe`, and `small` reads files that people write. What the names mean is `store`'s business.
 
+mod access;
+mod address;
 mod failure;
 mod local;
 mod map;
+mod remote;
 mod small;
 mod spool;
 mod temporary;
 
 use crate::error::{Error, Result};
+use crate::format::shard::PartBytes;
+pub use access::Access;
+use address::Address;
 use arrow::buffer::Buffer;
+use bytes::Bytes;
 use local::Local;
+use object_store::ObjectStore;
+use remote::Remote;
 pub use small::{open_regular, read_small, read_small_text, utf8};
 pub use spool::Spool;
-use std::io;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A place that holds objects by name (`v1/blobs/ab/…`): today a local directory. Cheap to clone.
+/// A place that holds objects by name (`v1/blobs/ab/…`): a local directory, or a bucket below a prefix. Cheap to clone.
 ///
 /// A name consists of components separated by `/`; none is empty, `.`, `..` or begins with `.tmp-`. Symbolic links that
 /// the owner of the directory put there are followed, so that parts of a store may lie on other disks.
 #[derive(Debug, Clone)]
 pub struct Storage {
-    local: Arc<Local>,
+    place: Place,
+}
+
+#[derive(Debug, Clone)]
+enum Place {
+    Local(Arc<Local>),
+    Remote(Arc<Remote>),
 }
 
 /// What became of a conditional put.
@@ -47,53 +63,103 @@ pub struct Object {
 }
 
 impl Storage {
-    /// A path or `file://` URL; other schemes are refused by name. Creates nothing.
-    pub fn open(url: &str) -> Result<Self> {
-        let root = root(url)?;
-        let root = std::path::absolute(&root).map_err(|e| failure::failure("find", &root, e))?;
-        Ok(Storage { local: Arc::new(Local::new(root)) })
+    /// A path, `file://` or `s3://bucket/prefix` URL; other schemes are refused by name. Creates nothing and asks no service.
+    pub fn open(url: &str, access: &Access) -> Result<Self> {
+        let place = match Address::parse(url)? {
+            Address::Directory(root) => {
+                let root = std::path::absolute(&root).map_err(|e| failure::failure("find", &root, e))?;
+                Place::Local(Arc::new(Local::new(root)))
+            }
+            Address::Bucket { url, bucket, prefix } => {
+                Place::Remote(Arc::new(Remote::connect(url, &bucket, prefix, access)?))
+            }
+        };
+        Ok(Storage { place })
     }
 
+    /// Over any service, such as a memory or one that fails on purpose; `url` is for messages.
+    pub fn over(objects: Arc<dyn ObjectStore>, url: &str, access: &Access) -> Self {
+        Storage { place: Place::Remote(Arc::new(Remote::over(objects, url.to_owned(), String::new(), access))) }
+    }
+
+    /// Local space for an object whose name isn't known yet.
     pub fn spool(&self) -> Result<Spool> {
-        Ok(Spool::new(self.local.temporary()?))
+        Ok(match &self.place {
+            Place::Local(local) => Spool::new(local.temporary()?, true),
+            Place::Remote(remote) => Spool::new(remote.temporary()?, false),
+        })
     }
 
     /// Publishes a spool under `name`: synced, then visible at once and whole. `replace`: over what is there.
     pub fn publish(&self, spool: Spool, name: &str, replace: bool) -> Result<Put> {
+        let bytes = spool.bytes();
         let temporary = spool.finish()?;
-        self.local.publish(temporary, &self.path(name)?, replace)
+        match &self.place {
+            Place::Local(local) => local.publish(temporary, &path(local, name)?, replace),
+            Place::Remote(remote) => remote.publish(&temporary, bytes, checked(name)?, replace),
+        }
     }
 
     pub fn put(&self, bytes: &[u8], name: &str, replace: bool) -> Result<Put> {
-        self.local.put(bytes, &self.path(name)?, replace)
+        match &self.place {
+            Place::Local(local) => local.put(bytes, &path(local, name)?, replace),
+            Place::Remote(remote) => remote.put(Bytes::copy_from_slice(bytes), checked(name)?, replace),
+        }
     }
 
     /// A small object whole, refused above `limit` bytes; `None` where there is none.
     pub fn get(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
-        self.local.get(&self.path(name)?, limit)
+        match &self.place {
+            Place::Local(local) => local.get(&path(local, name)?, limit),
+            Place::Remote(remote) => remote.get(checked(name)?, limit),
+        }
     }
 
     /// The length of an object in bytes; `None` where there is none.
     pub fn bytes(&self, name: &str) -> Result<Option<u64>> {
-        self.local.bytes(&self.path(name)?)
+        match &self.place {
+            Place::Local(local) => local.bytes(&path(local, name)?),
+            Place::Remote(remote) => remote.bytes(checked(name)?),
+        }
     }
 
     /// An object to be read from its beginning; `None` where there is none. Unlike a mapping, it survives a disk that fails:
     /// that is an error which says so.
-    pub fn reader(&self, name: &str) -> Result<Option<impl io::Read + use<>>> {
-        self.local.reader(&self.path(name)?)
+    pub fn reader(&self, name: &str) -> Result<Option<Box<dyn Read + Send>>> {
+        Ok(match &self.place {
+            Place::Local(local) => local.reader(&path(local, name)?)?.map(|reader| Box::new(reader) as _),
+            Place::Remote(remote) => remote.reader(checked(name)?)?.map(|reader| Box::new(reader) as _),
+        })
     }
 
     /// The whole object mapped read-only; `Corrupt` unless its length is `bytes`; `NotFound` where there is none.
     pub fn map(&self, name: &str, bytes: u64) -> Result<Buffer> {
-        self.local.map(&self.path(name)?, bytes)
+        match &self.place {
+            Place::Local(local) => local.map(&path(local, name)?, bytes),
+            Place::Remote(remote) => remote.map(checked(name)?, bytes),
+        }
+    }
+
+    /// As `map`, but what a service holds is fetched range by range, when it is asked for.
+    pub fn part(&self, name: &str, bytes: u64) -> Result<PartBytes> {
+        match &self.place {
+            Place::Local(local) => Ok(local.map(&path(local, name)?, bytes)?.into()),
+            Place::Remote(remote) => {
+                let partial = remote.partial(checked(name)?, bytes)?;
+                Ok(PartBytes { bytes: partial.buffer().clone(), fetch: Some(Arc::new(partial)) })
+            }
+        }
     }
 
     /// Objects whose names begin with the directory `prefix` (empty: all), recursively, sorted by name. A prefix that
     /// isn't there has none; whatever else prevents a complete list is an error.
     pub fn list(&self, prefix: &str) -> Result<Vec<Object>> {
+        let local = match &self.place {
+            Place::Local(local) => local,
+            Place::Remote(remote) => return remote.list(checked_directory(prefix)?),
+        };
         let mut found = Vec::new();
-        self.local.walk(&self.directory(prefix)?, prefix, &mut |object, _| {
+        local.walk(&directory(local, prefix)?, prefix, &mut |object, _| {
             found.push(object);
             Ok(())
         })?;
@@ -103,28 +169,25 @@ impl Storage {
 
     /// Names of the directories directly below `prefix` (empty: the root), sorted.
     pub fn list_directories(&self, prefix: &str) -> Result<Vec<String>> {
-        self.children(prefix, |metadata| metadata.is_dir())
+        match &self.place {
+            Place::Local(local) => children(local, prefix, |metadata| metadata.is_dir()),
+            Place::Remote(remote) => remote.children(checked_directory(prefix)?, true),
+        }
     }
 
     /// Names of the files directly below `prefix` (empty: the root), sorted.
     pub fn list_files(&self, prefix: &str) -> Result<Vec<String>> {
-        self.children(prefix, |metadata| metadata.is_file())
+        match &self.place {
+            Place::Local(local) => children(local, prefix, |metadata| metadata.is_file()),
+            Place::Remote(remote) => remote.children(checked_directory(prefix)?, false),
+        }
     }
 
     /// Names below `prefix` at which something other than a file stands, recursively, sorted: directories, pipes, links
-    /// that lead nowhere. None of them is an object; whatever is published there takes their place.
+    /// that lead nowhere. None of them is an object; whatever is published there takes their place. A bucket has none.
     pub fn list_no_files(&self, prefix: &str) -> Result<Vec<String>> {
-        let mut names = self.local.no_files(&self.directory(prefix)?, prefix)?;
-        names.sort_unstable();
-        Ok(names)
-    }
-
-    fn children(&self, prefix: &str, keep: fn(&std::fs::Metadata) -> bool) -> Result<Vec<String>> {
-        let children = self.local.children(&self.directory(prefix)?)?;
-        let kept = children
-            .into_iter()
-            .filter(|(name, metadata)| metadata.as_ref().is_some_and(keep) && !name.starts_with(temporary::PREFIX));
-        let mut names: Vec<String> = kept.map(|(name, _)| name).collect();
+        let Place::Local(local) = &self.place else { return Ok(Vec::new()) };
+        let mut names = local.no_files(&directory(local, prefix)?, prefix)?;
         names.sort_unstable();
         Ok(names)
     }
@@ -132,84 +195,89 @@ impl Storage {
     /// Removes an object, or what stands in its place; one that isn't there is no error. A directory that holds something
     /// is moved aside. Not synced: what a power cut brings back is found again.
     pub fn delete(&self, name: &str) -> Result<()> {
-        self.local.delete(&self.path(name)?)
+        match &self.place {
+            Place::Local(local) => local.delete(&path(local, name)?),
+            Place::Remote(remote) => remote.delete(checked(name)?),
+        }
     }
 
     /// Removes temporary files that a killed process left, where the file system has no unnamed files, once nothing was
     /// written to them for `age`. They are in nobody's way and in no list. Returns how many.
     pub fn sweep(&self, age: Duration) -> Result<u64> {
-        self.local.sweep(age)
+        match &self.place {
+            Place::Local(local) => local.sweep(age),
+            Place::Remote(remote) => remote.sweep(age),
+        }
     }
 
     /// The store's clock, in milliseconds since 1970: that of the machine which stamps the files.
     pub fn now_ms(&self) -> Result<i64> {
-        self.local.now_ms()
+        match &self.place {
+            Place::Local(local) => local.now_ms(),
+            Place::Remote(remote) => remote.now_ms(),
+        }
     }
 
     /// Free bytes, where that can be known.
     pub fn free_bytes(&self) -> Option<u64> {
-        self.local.free_bytes()
+        match &self.place {
+            Place::Local(local) => local.free_bytes(),
+            Place::Remote(_) => None,
+        }
     }
 
     /// The directory, where objects are local files.
     pub fn local_path(&self) -> Option<&Path> {
-        Some(self.local.root())
-    }
-
-    fn path(&self, name: &str) -> Result<PathBuf> {
-        let problem = name.split('/').find_map(|part| match part {
-            "" => Some("an empty component"),
-            "." | ".." => Some("a component that leads elsewhere"),
-            _ if part.starts_with(temporary::PREFIX) => Some("a component that is kept for temporary files"),
-            _ if part.contains('\0') => Some("a NUL byte"),
-            _ => None,
-        });
-        match problem {
-            None => Ok(self.local.root().join(name)),
-            Some(problem) => Err(Error::invalid(format!("{name:?} can't name an object: it has {problem}"))),
+        match &self.place {
+            Place::Local(local) => Some(local.root()),
+            Place::Remote(_) => None,
         }
     }
 
-    fn directory(&self, prefix: &str) -> Result<PathBuf> {
-        if prefix.is_empty() { Ok(self.local.root().to_owned()) } else { self.path(prefix) }
+    /// Where objects are for other programs: a path or URL that an object's name is appended to behind a `/`.
+    pub fn location(&self) -> String {
+        match &self.place {
+            Place::Local(local) => local.root().to_string_lossy().into_owned(),
+            Place::Remote(remote) => remote.url().to_owned(),
+        }
     }
 }
 
-/// The directory that a URL or path means.
-fn root(url: &str) -> Result<PathBuf> {
-    let scheme = url.split_once("://").filter(|(scheme, _)| {
-        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-            && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
+fn children(local: &Local, prefix: &str, keep: fn(&std::fs::Metadata) -> bool) -> Result<Vec<String>> {
+    let children = local.children(&directory(local, prefix)?)?;
+    let kept = children
+        .into_iter()
+        .filter(|(name, metadata)| metadata.as_ref().is_some_and(keep) && !name.starts_with(temporary::PREFIX));
+    let mut names: Vec<String> = kept.map(|(name, _)| name).collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn path(local: &Local, name: &str) -> Result<PathBuf> {
+    Ok(local.root().join(checked(name)?))
+}
+
+fn directory(local: &Local, prefix: &str) -> Result<PathBuf> {
+    if prefix.is_empty() { Ok(local.root().to_owned()) } else { path(local, prefix) }
+}
+
+fn checked_directory(prefix: &str) -> Result<&str> {
+    if prefix.is_empty() { Ok(prefix) } else { checked(prefix) }
+}
+
+/// A name that stays below the root and is no temporary file's.
+fn checked(name: &str) -> Result<&str> {
+    let problem = name.split('/').find_map(|part| match part {
+        "" => Some("an empty component"),
+        "." | ".." => Some("a component that leads elsewhere"),
+        _ if part.starts_with(temporary::PREFIX) => Some("a component that is kept for temporary files"),
+        _ if part.contains('\0') => Some("a NUL byte"),
+        _ => None,
     });
-    let path = match scheme {
-        None => url.to_owned(),
-        Some(("file", rest)) => {
-            let path = rest.strip_prefix("localhost").unwrap_or(rest);
-            path.starts_with('/').then(|| percent_decoded(path)).flatten().ok_or_else(|| {
-                Error::invalid(format!("{url:?} is no file URL; expected file:///absolute/path, or the path alone"))
-            })?
-        }
-        Some((scheme, _)) => {
-            return Err(Error::invalid(format!(
-                "a store under {scheme}:// ({url:?}) is not built yet; expected a local directory or file:///path"
-            )));
-        }
-    };
-    if path.is_empty() || path.contains('\0') {
-        return Err(Error::invalid(format!("{url:?} can't name a store; expected a directory")));
+    match problem {
+        None => Ok(name),
+        Some(problem) => Err(Error::invalid(format!("{name:?} can't name an object: it has {problem}"))),
     }
-    Ok(PathBuf::from(path))
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    let mut parts = text.split('%');
-    let mut bytes = parts.next()?.as_bytes().to_vec();
-    for part in parts {
-        let hex = part.get(..2).filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))?;
-        bytes.push(u8::from_str_radix(hex, 16).ok()?);
-        bytes.extend_from_slice(part.get(2..)?.as_bytes());
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

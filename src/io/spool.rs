@@ -16,14 +16,16 @@ const SYNC_BYTES: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct Spool {
     out: Temporary,
+    /// It becomes the object itself, and so has to reach the disk.
+    durable: bool,
     bytes: u64,
     synced: u64,
     syncing: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Spool {
-    pub(super) fn new(temporary: Temporary) -> Spool {
-        Spool { out: temporary, bytes: 0, synced: 0, syncing: None }
+    pub(super) fn new(temporary: Temporary, durable: bool) -> Spool {
+        Spool { out: temporary, durable, bytes: 0, synced: 0, syncing: None }
     }
 
     /// Bytes written so far.
@@ -64,7 +66,7 @@ impl Write for Spool {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes).map_err(|e| self.explain(e))?;
         self.bytes += written as u64;
-        if self.bytes - self.synced >= SYNC_BYTES {
+        if self.durable && self.bytes - self.synced >= SYNC_BYTES {
             self.sync().map_err(|e| self.explain(e))?;
         }
         Ok(written)

@@ -172,7 +172,12 @@ fn parent(path: &Path) -> io::Result<&Path> {
 
 /// Random, so that processes on several machines don't meet; the process id is for people.
 fn fresh_name(directory: &Path) -> PathBuf {
-    directory.join(format!("{PREFIX}{}", unique()))
+    directory.join(fresh())
+}
+
+/// A name of nobody's object.
+pub(super) fn fresh() -> String {
+    format!("{PREFIX}{}", unique())
 }
 
 /// Where what stood in an object's place is kept: beside it, under a name that is no object's.

@@ -22,7 +22,7 @@ fn with(means: Means) -> (TempDir, Storage) {
     let directory = tempfile::tempdir().unwrap();
     // Not there yet: the first write makes it.
     let root = directory.path().join("a/store");
-    (directory, Storage { local: Arc::new(Local::with_means(root, means)) })
+    (directory, Storage { place: Place::Local(Arc::new(Local::with_means(root, means))) })
 }
 
 fn spool(storage: &Storage, bytes: &[u8]) -> Spool {
@@ -234,11 +234,15 @@ fn urls_and_paths_name_a_directory() {
         ("/srv/100%", "/srv/100%"),
         ("/srv/a://b", "/srv/a://b"),
     ] {
-        assert_eq!(Storage::open(url).unwrap().local_path().unwrap(), Path::new(path));
+        assert_eq!(Storage::open(url, &Access::default()).unwrap().local_path().unwrap(), Path::new(path));
     }
-    assert!(Storage::open("store").unwrap().local_path().unwrap().is_absolute());
+    assert!(Storage::open("store", &Access::default()).unwrap().local_path().unwrap().is_absolute());
     for (url, part) in [
-        ("s3://bucket/prefix", "s3:// "),
+        ("s3://", "no bucket"),
+        ("s3:///prefix", "no bucket"),
+        ("s3://key:secret@bucket/prefix", "holds credentials"),
+        ("s3://bucket/a//b", "can't name a store"),
+        ("s3://bucket/a/../b", "can't name a store"),
         ("gs://bucket", "gs:// "),
         ("file://host/srv", "no file URL"),
         ("file:///srv/%zz", "no file URL"),
@@ -246,7 +250,7 @@ fn urls_and_paths_name_a_directory() {
         ("file:///srv/%00", "can't name a store"),
         ("", "can't name a store"),
     ] {
-        let error = Storage::open(url).unwrap_err();
+        let error = Storage::open(url, &Access::default()).unwrap_err();
         assert_eq!(error.kind(), Kind::Invalid);
         assert!(error.message().contains(part), "{error}");
     }

@@ -83,6 +83,11 @@ pub const NAME_RULE: &str = "expected at most 100 letters (a-z, A-Z), digits, '.
 
 /// A path or `file://` URL as a path; other schemes are named as not built yet.
 pub fn local(text: &str) -> Result<String, String> {
+    place(text, "a local path or a file:// URL")
+}
+
+/// The same, where an error names all that is `expected`.
+pub fn place(text: &str, expected: &str) -> Result<String, String> {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme).filter(|scheme| {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic())
             && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
@@ -93,8 +98,6 @@ pub fn local(text: &str) -> Result<String, String> {
             Some(path) => Ok(path.to_owned()),
             None => Err(format!("expected an absolute path after file://, found {}", quote(text))),
         },
-        Some(other) => {
-            Err(format!("{other}:// is not built yet; expected a local path or a file:// URL, found {}", quote(text)))
-        }
+        Some(other) => Err(format!("{other}:// is not built yet; expected {expected}, found {}", quote(text))),
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::format::encoding::{Codec, Container};
-use crate::spec::fields::{NAME_RULE, check, given, local, name_problem, required, text};
+use crate::spec::fields::{NAME_RULE, check, given, name_problem, place, required, text};
 use crate::spec::node::{Node, Span, quote, suggest};
 use crate::spec::variables::{Variables, expand};
 use crate::spec::{settings, source, steps};
@@ -21,6 +21,8 @@ pub struct Pipeline {
     pub materialize: Materialize,
     /// As written, variables expanded.
     pub store: Option<String>,
+    /// Options of a remote store, variables expanded.
+    pub storage: BTreeMap<String, String>,
     pub order: Order,
     pub partition: Partition,
     pub on_error: OnError,
@@ -30,13 +32,17 @@ pub struct Pipeline {
 }
 
 /// The fields at the top, with what they are for.
-pub(super) const FIELDS: [(&str, &str); 10] = [
+pub(super) const FIELDS: [(&str, &str); 11] = [
     ("name", "What the store calls this pipeline; default: the file's name without its extension."),
     ("source", "Where samples come from: one of files, table, tar, parquet, arrow, jsonl or csv."),
     ("steps", "The steps that all splits share, in order."),
     ("splits", "Named parts of the dataset; each has every shared stage before its own steps."),
     ("materialize", "Defaults of the command materialize."),
-    ("store", "The directory of the store; default: .forebay beside this file. ${VAR} stands for a variable."),
+    (
+        "store",
+        "The store: a directory or s3://bucket/prefix; default: .forebay beside this file. ${VAR} stands for a variable.",
+    ),
+    ("storage", "Options of a remote store, such as aws_region; credentials only as ${VAR}."),
     ("order", "How samples are shuffled, or how entries of files are laid out."),
     ("partition", "The largest partition, the unit of work and of reuse."),
     ("on_error", "What becomes of samples that can't be processed: fail (default) or keep."),
@@ -60,6 +66,7 @@ impl Pipeline {
             steps: given(&root, "steps").map(list).transpose()?.unwrap_or_default(),
             splits: given(&root, "splits").map(steps::read_splits).transpose()?.unwrap_or_default(),
             store: given(&root, "store").map(|node| read_store(&expand(node, variables)?)).transpose()?,
+            storage: settings::read_storage(&root, variables)?,
             source,
             text: text.to_owned(),
             file: file.to_owned(),
@@ -112,7 +119,10 @@ fn read_name(root: &Node, file: &Path) -> Result<String> {
 /// The store is opened elsewhere, by the text as written; only what can't be opened at all is refused here.
 fn read_store(node: &Node) -> Result<String> {
     let store = text(node)?;
-    local(store).map_err(|problem| node.span.error(problem))?;
+    if !store.starts_with("s3://") {
+        place(store, "a local path, a file:// URL or s3://bucket/prefix")
+            .map_err(|problem| node.span.error(problem))?;
+    }
     Ok(store.to_owned())
 }
 

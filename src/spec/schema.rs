@@ -106,6 +106,7 @@ fn field(name: &str) -> Value {
             },
             "additionalProperties": false,
         }),
+        "storage" => json!({ "type": "object", "additionalProperties": { "type": ["string", "integer", "boolean"] } }),
         "on_error" => json!({ "enum": ["fail", "keep"] }),
         "max_errors" => json!({ "anyOf": [
             { "type": "number", "minimum": 0, "exclusiveMaximum": 1 },

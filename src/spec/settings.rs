@@ -1,4 +1,4 @@
-//! The smaller settings of a pipeline file: `order`, `partition`, `materialize`, `on_error` and `max_errors`.
+//! The smaller settings of a pipeline file: `order`, `partition`, `materialize`, `storage`, `on_error` and `max_errors`.
 
 use crate::error::{Error, Result};
 use crate::format::encoding::{Codec, Container, Encoding};
@@ -6,6 +6,8 @@ use crate::spec::fields::{check, given, one_or_more, text, texts};
 use crate::spec::node::{Node, Value, nearest, quote};
 use crate::spec::pipeline::{EntryOrder, Materialize, OnError, Order, Partition, SourceKind};
 use crate::spec::size;
+use crate::spec::variables::{Variables, expand};
+use std::collections::BTreeMap;
 
 /// The share of samples that may fail where `on_error: keep` names none.
 const MAX_ERRORS: f64 = 0.001;
@@ -44,6 +46,36 @@ fn read_count(node: &Node) -> Result<u32> {
         _ => None,
     }
     .ok_or_else(|| node.expected(format_args!("an integer from 1 to {MAX_ORDER}")))
+}
+
+/// What names of options that hold secrets have in them: the file's text is published with the store, so none may stand there.
+const SECRETS: [&str; 6] = ["access_key", "secret", "token", "password", "customer_key", "credential"];
+
+pub fn read_storage(root: &Node, variables: Variables) -> Result<BTreeMap<String, String>> {
+    let Some(node) = given(root, "storage") else { return Ok(BTreeMap::new()) };
+    let expected = "a map of options, such as {aws_region: eu-west-1}";
+    let Value::Map(pairs) = &node.value else { return Err(node.expected(expected)) };
+    let mut options = BTreeMap::new();
+    for (key, value) in pairs {
+        let name = key.name.to_ascii_lowercase();
+        if let Value::Str(text) = &value.value
+            && SECRETS.iter().any(|secret| name.contains(secret))
+            && !(text.starts_with("${") && text.find('}') == Some(text.len() - 1))
+        {
+            return Err(value.span.error(format_args!(
+                "a pipeline file is published with its store, so {} can't stand in it; write ${{VARIABLE}}, or leave it out and set the variable of AWS",
+                quote(&name)
+            )));
+        }
+        let text = match expand(value, variables)?.value {
+            Value::Str(text) => text,
+            Value::Bool(value) => value.to_string(),
+            Value::Int(value) => value.to_string(),
+            _ => return Err(value.expected("text, a whole number, true or false")),
+        };
+        options.insert(name, text);
+    }
+    Ok(options)
 }
 
 pub fn read_partition(root: &Node) -> Result<Partition> {

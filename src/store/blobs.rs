@@ -7,6 +7,7 @@ use crate::format::encoding::Container;
 use crate::format::head::{Report, TableRef};
 use crate::format::name::{self, Name};
 use crate::format::record::Part;
+use crate::format::shard::PartBytes;
 use crate::id::Digest;
 use crate::io::{Put, Spool};
 use arrow::buffer::Buffer;
@@ -43,7 +44,7 @@ impl Store {
         if !reported {
             return Ok(());
         }
-        let found = Digest::of(&self.map_part(part, container)?);
+        let found = Digest::of(&self.storage.map(&object, part.bytes)?);
         if found != part.blob {
             return Err(Error::corrupt(format!(
                 "{object} was just replaced, but its bytes have the digest {found}: the disk doesn't keep what is written"
@@ -52,9 +53,9 @@ impl Store {
         self.clear_report(part.blob)
     }
 
-    /// Maps a part's blob. `NotFound`, or `Corrupt` where the length differs.
-    pub fn map_part(&self, part: &Part, container: Container) -> Result<Buffer> {
-        self.storage.map(&part_name(part, container), part.bytes)
+    /// A part's blob, mapped, or to be fetched as it is used. `NotFound`, or `Corrupt` where the length differs, now or then.
+    pub fn part(&self, part: &Part, container: Container) -> Result<PartBytes> {
+        self.storage.part(&part_name(part, container), part.bytes)
     }
 
     /// Whether a part's blob is there with its length and not reported bad.

@@ -14,7 +14,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::VERSION;
 use crate::format::document::Document;
 use crate::format::name::{self, Name};
-use crate::io::{Put, Spool, Storage};
+use crate::io::{Access, Put, Spool, Storage};
 
 pub use records::shard_row;
 pub use usage::{StageUsage, Usage};
@@ -36,8 +36,14 @@ const ATTEMPTS: u32 = 8;
 
 impl Store {
     /// Opens a store; a directory that isn't there is an empty store, made at the first write. A newer `vN/` is refused by name.
-    pub fn open(url: &str) -> Result<Self> {
-        let store = Store { storage: Storage::open(url)? };
+    pub fn open(url: &str, access: &Access) -> Result<Self> {
+        Self::over(Storage::open(url, access)?)
+    }
+
+    /// A store in any storage.
+    pub fn over(storage: Storage) -> Result<Self> {
+        let store = Store { storage };
+        let url = store.storage.location();
         let directories = store.storage.list_directories("")?;
         let version = |name: &String| name.strip_prefix('v').and_then(|digits| digits.parse::<u32>().ok());
         if let Some(newer) = directories.iter().find(|d| version(d).is_some_and(|v| v > VERSION)) {
@@ -58,6 +64,14 @@ impl Store {
             }
         }
         Ok(store)
+    }
+
+    /// Whether there is a store to be looked at: a directory, or anything under a bucket's prefix.
+    pub fn is_there(&self) -> Result<bool> {
+        match self.storage.local_path() {
+            Some(path) => Ok(path.is_dir()),
+            None => Ok(self.storage.list_directories("")?.iter().any(|directory| directory == name::ROOT)),
+        }
     }
 
     pub fn storage(&self) -> &Storage {

@@ -7,9 +7,11 @@ use forebay::app::store_stages::{Done, Prepared, Request};
 use forebay::engine::pool::Pool;
 use forebay::error::Result;
 use forebay::format::encoding::{Codec, Container};
+use forebay::io::Access;
 use forebay::materialize::run::Options;
 use forebay::plan::order::batch::{Batching, Tail};
 use forebay::reader::Reader;
+use forebay::store::Store;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -64,6 +66,11 @@ splits:
 partition: { entries: 8, bytes: 1gb }
 "#;
 
+/// A store in a local directory.
+pub fn store_at(directory: &str) -> Store {
+    Store::open(directory, &Access::default()).unwrap()
+}
+
 pub struct Dataset {
     pub directory: tempfile::TempDir,
     pub file: PathBuf,
@@ -94,6 +101,7 @@ impl Dataset {
     pub fn surrounded<T>(&self, body: impl FnOnce(&Surroundings) -> T) -> T {
         body(&Surroundings {
             store: None,
+            access: &Access::default(),
             variables: &|_| None,
             cache: Some(self.path().join("cache")),
             threads: 2,

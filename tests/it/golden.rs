@@ -2,6 +2,7 @@
 //! opened by the store alone, in copies, and give the batches that they gave when they were written. `FOREBAY_BLESS=1`
 //! writes those that are not there yet; none is ever changed.
 
+use crate::fixture::store_at;
 use crate::fixture::{Dataset, PHOTOS, photo};
 use crate::store::data::{check, files, open};
 use arrow::array::{Array, AsArray, RecordBatch};
@@ -13,6 +14,7 @@ use forebay::error::{Kind, Result};
 use forebay::format::document::Document;
 use forebay::format::head::PipelineHead;
 use forebay::id::Digest;
+use forebay::io::Access;
 use forebay::plan::order::batch::{Batching, Tail};
 use std::collections::BTreeMap;
 use std::fs;
@@ -74,7 +76,7 @@ fn batches(opened: &Opened, split: &str) -> Result<(Vec<RecordBatch>, Vec<String
 }
 
 fn alone(store: &Path) -> Result<Opened> {
-    from_store(store.to_str().unwrap(), "golden", Which::Current)
+    from_store(store_at(store.to_str().unwrap()), "golden", Which::Current)
 }
 
 /// Of rows by value: null or not, then lengths and bytes, whatever holds them.
@@ -286,6 +288,7 @@ fn a_store_alone_gives_the_batches_of_the_pipeline_file() {
         let dataset = Dataset::with_photos(&with_outside_files(), 30);
         let surroundings = Surroundings {
             store: None,
+            access: &Access::default(),
             variables: &|name| (name == "PHOTOS").then(|| "./photos".to_owned()),
             cache: None,
             threads: 2,
@@ -312,7 +315,7 @@ fn a_store_alone_gives_the_batches_of_the_pipeline_file() {
         let opened = alone(store.path()).unwrap();
         assert_eq!(SPLITS.map(|split| batches(&opened, split).unwrap().0), expected, "{stage} from the store alone");
         let id = opened.snapshot.id;
-        let by_id = from_store(store.path().to_str().unwrap(), "golden", Which::Id(id)).unwrap();
+        let by_id = from_store(store_at(store.path().to_str().unwrap()), "golden", Which::Id(id)).unwrap();
         assert_eq!(batches(&by_id, "val").unwrap().0, expected[1]);
     }
 }
@@ -322,12 +325,12 @@ fn a_store_alone_says_what_it_cannot_serve() {
     let dataset = Dataset::with_photos(&PHOTOS.replace("name: photos", "name: golden"), 20);
     let store = dataset.store();
     let of = |result: Result<Opened>| result.err().unwrap();
-    let error = of(from_store(store.to_str().unwrap(), "golden", Which::Current));
+    let error = of(from_store(store_at(store.to_str().unwrap()), "golden", Which::Current));
     assert_eq!(error.kind(), Kind::NotFound);
     dataset.open();
     let error = of(alone(&store));
     assert!(error.message().contains("no stage of pipeline \"golden\" is stored whole"), "{error}");
-    let error = of(from_store(store.to_str().unwrap(), "gold", Which::Current));
+    let error = of(from_store(store_at(store.to_str().unwrap()), "gold", Which::Current));
     assert!(error.message().contains("no pipeline \"gold\"; it has: golden"), "{error}");
 
     // A shard that is gone from the only stage stored can't be had without the source.

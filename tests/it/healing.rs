@@ -12,6 +12,7 @@ use forebay::format::document::Document;
 use forebay::format::head::{ManifestHead, OrderHead, RecipeHead, SnapshotHead};
 use forebay::format::name::Name;
 use forebay::format::record::Record;
+use forebay::io::Access;
 use forebay::materialize::run::Options;
 use forebay::plan::order::batch::{Batching, Tail};
 use forebay::store::Store;
@@ -139,7 +140,7 @@ impl At<'_> {
     }
 
     fn verify(&self, repair: bool) -> Vec<Finding> {
-        let store = Store::open(self.store.to_str().unwrap()).unwrap();
+        let store = Store::open(self.store.to_str().unwrap(), &Access::default()).unwrap();
         verify(&store, &Verifying { share: 1.0, seed: 0, threads: 1, repair, progress: &|_, _| {} }).unwrap().findings
     }
 }
@@ -161,7 +162,7 @@ fn copy(from: &Path, to: &Path) {
 
 /// One object of each kind, by its kind.
 fn objects(sound: &Sound) -> Vec<(&'static str, String)> {
-    let store = Store::open(sound.store.to_str().unwrap()).unwrap();
+    let store = Store::open(sound.store.to_str().unwrap(), &Access::default()).unwrap();
     let names = store.storage().list("v1").unwrap().into_iter().map(|object| object.name.parse().unwrap());
     let mut objects = Vec::new();
     let mut recipes = BTreeMap::new();
@@ -308,7 +309,7 @@ fn untrue_numbers_of_failed_rows_are_put_right() {
     let at = At { sound: &dataset, store: dataset.store() };
     at.materialize().unwrap();
     assert_eq!(at.verify(false), []);
-    let store = Store::open(at.store.to_str().unwrap()).unwrap();
+    let store = Store::open(at.store.to_str().unwrap(), &Access::default()).unwrap();
     let objects: Vec<String> = store.storage().list("v1").unwrap().into_iter().map(|object| object.name).collect();
     let manifest = objects.iter().find(|name| name.contains("/manifests/")).unwrap();
     let records = objects.iter().filter(|name| name.contains("/shards/"));

@@ -4,6 +4,7 @@ mod commands;
 mod consumers;
 mod crash;
 mod documents;
+
 mod fixture;
 mod formats;
 mod fuzzing;
@@ -21,4 +22,5 @@ mod sources;
 mod store;
 mod structure;
 mod together;
+mod unreliable;
 mod wild;

@@ -1,6 +1,7 @@
 //! Stores written by a build in which a step had another version, opened by the store alone: what is stored is served,
 //! what would have to be computed otherwise is refused by name.
 
+use crate::fixture::store_at;
 use crate::fixture::{Dataset, PHOTOS};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -85,7 +86,7 @@ fn batches(opened: &Opened, split: &str) -> Result<Vec<RecordBatch>> {
 }
 
 fn alone(dataset: &Dataset) -> Opened {
-    from_store(dataset.store().to_str().unwrap(), "photos", Which::Current).unwrap()
+    from_store(store_at(dataset.store().to_str().unwrap()), "photos", Which::Current).unwrap()
 }
 
 fn assert_refused(error: &Error, needs: &str) {

@@ -184,7 +184,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ("sorce: {files: a}", "1:1: unknown field \"sorce\"; did you mean \"source\"?"),
     (
         "source: {files: a}\nshards: 3",
-        "2:1: unknown field \"shards\"; expected name, source, steps, splits, materialize, store, order, partition, on_error or max_errors",
+        "2:1: unknown field \"shards\"; expected name, source, steps, splits, materialize, store, storage, order, partition, on_error or max_errors",
     ),
     (
         "source: {files: a}\nsource: {tar: b}",
@@ -424,8 +424,8 @@ const MISTAKES: &[(&str, &str)] = &[
         "2:43: materialize.compression: arrow can't be compressed with snappy; arrow takes none, lz4, zstd:1 to zstd:22; parquet also snappy, gzip:0 to gzip:9",
     ),
     (
-        "source: {files: a}\nstore: s3://bkt/x",
-        "2:8: store: s3:// is not built yet; expected a local path or a file:// URL, found \"s3://bkt/x\"",
+        "source: {files: a}\nstore: gs://bkt/x",
+        "2:8: store: gs:// is not built yet; expected a local path, a file:// URL or s3://bucket/prefix, found \"gs://bkt/x\"",
     ),
     ("source: {files: a}\nstore: [a]", "2:8: store: expected text, found a list of 1 item"),
     ("source: {files: a}\norder: keys", "2:8: order: expected hash or key, found \"keys\"; did you mean \"key\"?"),

@@ -3,6 +3,7 @@
 use crate::fixture::{Dataset, PHOTOS, photo};
 use arrow::array::{Array, AsArray, RecordBatch};
 use forebay::format::encoding::{Codec, Container};
+use forebay::io::Access;
 use forebay::plan::order::batch::{Batching, Tail};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,7 @@ fn keys(batches: &[RecordBatch]) -> Vec<String> {
 
 /// Blobs of a stage's shards, in partition order.
 fn blobs(dataset: &Dataset, stage: &str, container: Container) -> Vec<PathBuf> {
-    let store = forebay::store::Store::open(dataset.store().to_str().unwrap()).unwrap();
+    let store = forebay::store::Store::open(dataset.store().to_str().unwrap(), &Access::default()).unwrap();
     let pipeline = forebay::app::catalog::pipeline(&store, None).unwrap();
     let stored = forebay::app::catalog::stored_stage(&store, &pipeline, Some(stage), None, Some(container)).unwrap();
     stored.paths(&store).unwrap()

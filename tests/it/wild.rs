@@ -1,5 +1,6 @@
 //! Input as it comes: odd files and names, one huge sample, columns of every type; and memory that stays flat.
 
+use crate::fixture::store_at;
 use crate::fixture::{Dataset, PHOTOS, forebay, photo, succeed};
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Date32Array, Decimal128Array, DictionaryArray,
@@ -311,7 +312,7 @@ fn columns_of_every_type_round_trip_through_both_containers() {
             let done = dataset.materialize(&["concatenated"], Some((container, codec))).unwrap();
             assert_eq!(done.outcome.computed_shards, 1);
             assert_eq!(dataset.read(None, 2, 0), reference, "{container} {codec}");
-            let opened = from_store(dataset.store().to_str().unwrap(), "types", Which::Current).unwrap();
+            let opened = from_store(store_at(dataset.store().to_str().unwrap()), "types", Which::Current).unwrap();
             let batching = Batching::new(2, 0, 1, Tail::Short).unwrap();
             let reading = Reading { split: None, stage: None, batching, shuffle: None, seed: 0, prefetch: 0 };
             let reader = opened.reader(&reading, Pool::new(1).unwrap()).unwrap();
@@ -363,7 +364,7 @@ fn resident_kib() -> u64 {
 fn reader_of_ten_epochs() {
     let Some(directory) = std::env::var_os(WATCHED) else { return };
     let directory = Path::new(&directory);
-    let opened = from_store(directory.join(".forebay").to_str().unwrap(), "photos", Which::Current).unwrap();
+    let opened = from_store(store_at(directory.join(".forebay").to_str().unwrap()), "photos", Which::Current).unwrap();
     let batching = Batching::new(32, 0, 1, Tail::Short).unwrap();
     let reading = Reading { split: Some("train"), stage: None, batching, shuffle: Some(true), seed: 0, prefetch: 0 };
     let reader = opened.reader(&reading, Pool::new(2).unwrap()).unwrap();

@@ -26,6 +26,7 @@ use bytes::Bytes;
 use spans::{Hashing, MAX_CHUNK_ROWS, Verified};
 use std::fmt;
 use std::io::{BufWriter, Write};
+use std::ops::Range;
 use std::sync::Arc;
 use storage::Storage;
 
@@ -184,10 +185,37 @@ impl<W: Write + Send> PartWriter<W> {
     }
 }
 
+/// Brings ranges of a part's bytes into place before they are looked at.
+pub trait Fetch: Send + Sync + fmt::Debug {
+    fn fetch(&self, ranges: &[Range<u64>]) -> Result<()>;
+}
+
+/// A part's bytes: all there, or those ranges of them that were fetched.
+#[derive(Debug, Clone)]
+pub struct PartBytes {
+    pub bytes: Buffer,
+    pub fetch: Option<Arc<dyn Fetch>>,
+}
+
+impl From<Buffer> for PartBytes {
+    fn from(bytes: Buffer) -> PartBytes {
+        PartBytes { bytes, fetch: None }
+    }
+}
+
+impl PartBytes {
+    fn bring(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> Result<()> {
+        match &self.fetch {
+            Some(fetch) => fetch.fetch(&ranges.into_iter().collect::<Vec<_>>()),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Reads one part from its mapped (or fetched) bytes. Nothing is believed before its digest was checked: `open` verifies
 /// the footer and each `chunk` the spans that it uses, once per reader. Shared between threads.
 pub struct PartReader {
-    bytes: Buffer,
+    bytes: PartBytes,
     part: Part,
     encoding: Encoding,
     storage: Arc<Storage>,
@@ -199,7 +227,9 @@ pub struct PartReader {
 
 impl PartReader {
     /// `schema` is the stage's, in Arrow's form; a file with another one is `Corrupt`.
-    pub fn open(bytes: Buffer, part: &Part, schema: SchemaRef, encoding: Encoding) -> Result<Self> {
+    pub fn open(from: impl Into<PartBytes>, part: &Part, schema: SchemaRef, encoding: Encoding) -> Result<Self> {
+        let from = from.into();
+        let bytes = &from.bytes;
         if bytes.len() as u64 != part.bytes {
             return Err(Error::corrupt(format!(
                 "part {} has {} bytes, its record says {}",
@@ -209,18 +239,19 @@ impl PartReader {
             )));
         }
         spans::check_layout(part, encoding.container, schema.fields().len())?;
-        spans::verify(&bytes, part.footer, || format!("the footer of part {}", part.blob.short()))?;
+        from.bring([0..spans::prefix_bytes(part), part.footer.range()])?;
+        spans::verify(bytes, part.footer, || format!("the footer of part {}", part.blob.short()))?;
         let verified = Verified::new(part.chunks.len(), schema.fields().len());
         let storage = Arc::new(Storage::new(schema, encoding.container)?);
         let parquet = match encoding.container {
             Container::Arrow => {
-                arrow::check_footer(&bytes, part, &storage.stored)?;
+                arrow::check_footer(bytes, part, &storage.stored)?;
                 None
             }
-            Container::Parquet => Some((parquet::shared(bytes.clone()), parquet::open(&bytes, part, storage.clone())?)),
+            Container::Parquet => Some((parquet::shared(bytes.clone()), parquet::open(bytes, part, storage.clone())?)),
         };
         let memory = Recycler::default();
-        Ok(PartReader { bytes, part: part.clone(), encoding, storage, verified, parquet, memory })
+        Ok(PartReader { bytes: from, part: part.clone(), encoding, storage, verified, parquet, memory })
     }
 
     /// Decodes large columns into memory that others may have used before.
@@ -246,10 +277,13 @@ impl PartReader {
         };
         wanted.sort_unstable();
         wanted.dedup();
-        self.verified.check(&self.bytes, chunk, index, &wanted, schema).map_err(during)?;
+        let columns = wanted.iter().filter_map(|column| chunk.columns.get(*column));
+        self.bytes.bring(chunk.head.iter().chain(columns).map(Span::range)).map_err(during)?;
+        let bytes = &self.bytes.bytes;
+        self.verified.check(bytes, chunk, index, &wanted, schema).map_err(during)?;
         let stored = match &self.parquet {
-            None => arrow::decode(&self.bytes, chunk, &self.storage.stored, &wanted, self.encoding.codec),
-            Some((bytes, metadata)) => parquet::decode(bytes, metadata, index, chunk.rows, &wanted, &self.memory),
+            None => arrow::decode(bytes, chunk, &self.storage.stored, &wanted, self.encoding.codec),
+            Some((shared, metadata)) => parquet::decode(shared, metadata, index, chunk.rows, &wanted, &self.memory),
         }
         .map_err(during)?;
 
@@ -270,7 +304,11 @@ impl PartReader {
 
     /// Everything that is wrong with the part's bytes, by name; empty where they are sound.
     pub fn verify(&self) -> Vec<Error> {
-        verify_part(&self.bytes, &self.part, &self.storage.stage)
+        let everything = std::iter::once(0..self.part.bytes);
+        if let Err(error) = self.bytes.bring(everything) {
+            return vec![error];
+        }
+        verify_part(&self.bytes.bytes, &self.part, &self.storage.stage)
     }
 }
 

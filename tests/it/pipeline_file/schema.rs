@@ -134,6 +134,7 @@ const BEYOND: &[&str] = &[
     "BUCKET",
     "DATA/x",
     "s3://",
+    "gs://",
     "file://a",
     "{parnet}",
     "{class}",

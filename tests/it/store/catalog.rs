@@ -7,6 +7,7 @@ use forebay::format::head::{PipelineHead, Report, SnapshotHead};
 use forebay::format::name::Name;
 use forebay::format::record::Record;
 use forebay::id::{Digest, SnapshotId};
+use forebay::io::Access;
 use forebay::store::Store;
 use std::fs;
 use std::io::Write;
@@ -37,7 +38,7 @@ fn what_is_published_is_read_back_and_published_again_writes_nothing() {
         assert_eq!(store.record(recipe(), encoding(), record.shard).unwrap().as_ref(), Some(record));
         assert!(store.sound(record).unwrap());
         for (part, bytes) in record.parts.iter().zip(blobs(number as u64, 5000)) {
-            assert_eq!(store.map_part(part, encoding().container).unwrap().as_slice(), bytes);
+            assert_eq!(store.part(part, encoding().container).unwrap().bytes.as_slice(), bytes);
         }
     }
     let (order, rows) = store.order(recipe(), snapshot(3)).unwrap().unwrap();
@@ -67,7 +68,7 @@ fn an_empty_store_is_one_that_holds_nothing_yet() {
     assert_eq!(store.order(recipe(), snapshot(1)).unwrap(), None);
     assert_eq!(store.manifest(recipe(), encoding(), snapshot(1)).unwrap(), None);
     assert_eq!(store.reports().unwrap(), []);
-    assert_eq!(store.map_part(&part(&random(0, 100)), encoding().container).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(store.part(&part(&random(0, 100)), encoding().container).unwrap_err().kind(), Kind::NotFound);
     assert_eq!(check(&store, true).findings, []);
     assert!(!keep.path().join("store").exists(), "reading makes nothing");
     assert_eq!(store.pipeline("../x").unwrap_err().kind(), Kind::Invalid);
@@ -77,7 +78,7 @@ fn an_empty_store_is_one_that_holds_nothing_yet() {
 fn what_is_no_store_is_refused_with_a_reason() {
     let directory = tempfile::tempdir().unwrap();
     let refused = |name: &str| {
-        let error = Store::open(directory.path().join(name).to_str().unwrap()).unwrap_err();
+        let error = Store::open(directory.path().join(name).to_str().unwrap(), &Access::default()).unwrap_err();
         assert_eq!(error.kind(), Kind::Invalid);
         error.message().to_owned()
     };
@@ -304,7 +305,7 @@ fn a_reported_blob_or_one_of_another_length_is_replaced() {
     assert_eq!(store.reports().unwrap(), [], "healed");
 
     fs::write(&path, b"short").unwrap();
-    assert_eq!(store.map_part(&part(&bytes), encoding().container).unwrap_err().kind(), Kind::Corrupt);
+    assert_eq!(store.part(&part(&bytes), encoding().container).unwrap_err().kind(), Kind::Corrupt);
     put_blob(&store, &bytes).unwrap();
     assert_eq!(fs::read(&path).unwrap(), bytes);
 

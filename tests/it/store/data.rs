@@ -12,6 +12,7 @@ use forebay::format::record::{Chunk, Part, Record, Span};
 use forebay::format::schema;
 use forebay::format::table::{Entries, OrderRow, ShardRow};
 use forebay::id::{Digest, OrderId, RecipeKey, ShardKey, SnapshotId};
+use forebay::io::Access;
 use forebay::plan::key::{self, snapshot_id};
 use forebay::store::verify::{Options, Verified, verify};
 use forebay::store::{Store, shard_row};
@@ -21,7 +22,7 @@ use std::io::Write;
 use std::path::Path;
 
 pub fn open(directory: &Path) -> Store {
-    Store::open(directory.to_str().unwrap()).unwrap()
+    Store::open(directory.to_str().unwrap(), &Access::default()).unwrap()
 }
 
 /// A new store in a directory of its own.

@@ -1,0 +1,354 @@
+//! A bucket's objects below a prefix as storage. Requests run on one small runtime; callers are threads and wait. Each
+//! request is tried again as `retry` says and fails as `failure` says; `connect` opens a service, `partial` holds what was
+//! fetched of an object.
+
+mod connect;
+mod failure;
+mod partial;
+mod retry;
+
+use partial::Partial;
+
+use super::access::Access;
+use super::temporary::{self, Means, Temporary};
+use super::{Object, Put, map};
+use crate::error::{Error, Kind, Result};
+use arrow::buffer::Buffer;
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::path::Path as ObjectPath;
+use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use retry::Retry;
+use std::future::Future;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+
+/// What is fetched by one request at most.
+const PIECE: u64 = 8 << 20;
+/// Requests for pieces of one object at a time.
+const PIECES: usize = 16;
+
+static RUNTIME: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(2).thread_name("forebay-io").enable_all().build()
+});
+
+fn wait<T>(future: impl Future<Output = Result<T>>) -> Result<T> {
+    match &*RUNTIME {
+        Ok(runtime) => runtime.block_on(future),
+        Err(error) => Err(Error::unavailable(format!("no threads are to be had for requests: {error}"))),
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Remote {
+    objects: Arc<dyn ObjectStore>,
+    /// For messages and for other programs.
+    url: String,
+    prefix: String,
+    scratch: PathBuf,
+    retry: Retry,
+    /// The store's clock when this process asked it, and when that was.
+    clock: OnceLock<(i64, Instant)>,
+}
+
+impl Remote {
+    pub fn connect(url: String, bucket: &str, prefix: String, access: &Access) -> Result<Remote> {
+        let objects = connect::s3(bucket, access)?;
+        let access = Access { patience: connect::patience(access)?, ..access.clone() };
+        Ok(Self::over(objects, url, prefix, &access))
+    }
+
+    /// Over any service, a memory or one that fails on purpose.
+    pub fn over(objects: Arc<dyn ObjectStore>, url: String, prefix: String, access: &Access) -> Remote {
+        let retry = Retry::new(access.patience, access.first_pause);
+        Remote { objects, url, prefix, scratch: access.scratch.clone(), retry, clock: OnceLock::new() }
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub fn temporary(&self) -> Result<Temporary> {
+        std::fs::create_dir_all(&self.scratch)
+            .and_then(|()| Temporary::new(&self.scratch, Means::ALL))
+            .map_err(|e| super::failure::failure("make a file in", &self.scratch, e))
+    }
+
+    fn path(&self, name: &str) -> Result<ObjectPath> {
+        let full = match (self.prefix.as_str(), name) {
+            ("", name) => name.to_owned(),
+            (prefix, "") => prefix.to_owned(),
+            (prefix, name) => format!("{prefix}/{name}"),
+        };
+        ObjectPath::parse(&full).map_err(|e| Error::invalid(format!("{full:?} can't name an object")).caused_by(e))
+    }
+
+    fn shown(&self, name: &str) -> String {
+        format!("{}/{name}", self.url)
+    }
+
+    /// The name below the prefix; `None` for what isn't there.
+    fn name<'a>(&self, path: &'a ObjectPath) -> Option<&'a str> {
+        let rest = path.as_ref().strip_prefix(self.prefix.as_str())?;
+        if self.prefix.is_empty() { Some(rest) } else { rest.strip_prefix('/') }
+    }
+
+    async fn request<T, F>(&self, doing: &str, name: &str, bytes: u64, call: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = object_store::Result<T>>,
+    {
+        self.retry.run(bytes, call).await.map_err(|e| failure::failure(doing, &self.shown(name), e))
+    }
+
+    pub fn put(&self, bytes: Bytes, name: &str, replace: bool) -> Result<Put> {
+        let path = self.path(name)?;
+        wait(async {
+            let mode = if replace { PutMode::Overwrite } else { PutMode::Create };
+            let length = bytes.len() as u64;
+            let payload = PutPayload::from_bytes(bytes);
+            let send = |mode: PutMode| {
+                let options = PutOptions { mode, ..PutOptions::default() };
+                self.objects.put_opts(&path, payload.clone(), options)
+            };
+            let refused = |e: &Error| failure::is(e, failure::Reason::NotImplemented);
+            let put = match self.request("write", name, length, || send(mode.clone())).await {
+                // Without conditional put two writers at the same instant both succeed, which the store's protocol bears.
+                Err(error) if !replace && refused(&error) => match self.length(name, &path).await? {
+                    Some(bytes) => return Ok(Put::Exists { bytes }),
+                    None => self.request("write", name, length, || send(PutMode::Overwrite)).await,
+                },
+                put => put,
+            };
+            match put {
+                Ok(_) => Ok(Put::Created),
+                Err(error) if !replace && failure::is(&error, failure::Reason::Exists) => {
+                    match self.length(name, &path).await? {
+                        Some(bytes) => Ok(Put::Exists { bytes }),
+                        None => Err(Error::unavailable(format!(
+                            "{} is being written or was removed at this moment: try again",
+                            self.shown(name)
+                        ))),
+                    }
+                }
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    /// What is there already isn't sent again.
+    pub fn publish(&self, temporary: &Temporary, bytes: u64, name: &str, replace: bool) -> Result<Put> {
+        if !replace && let Some(bytes) = self.bytes(name)? {
+            return Ok(Put::Exists { bytes });
+        }
+        let failed = |e| super::failure::failure("read", temporary.path(), e);
+        let length = usize::try_from(bytes).map_err(|_| failed(io::ErrorKind::FileTooLarge.into()))?;
+        let mapped = map::map(temporary.file(), length).map_err(failed)?;
+        self.put(Bytes::from_owner(mapped), name, replace)
+    }
+
+    pub fn get(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
+        let path = self.path(name)?;
+        wait(async {
+            let fetched = self.request("read", name, limit.min(PIECE), || async {
+                let found = self.objects.get(&path).await?;
+                if found.meta.size > limit {
+                    return Ok(Err(found.meta.size));
+                }
+                let expected = found.meta.size;
+                let bytes = found.bytes().await?;
+                retry::whole(&bytes, expected)?;
+                Ok(Ok(bytes))
+            });
+            match there(fetched.await)? {
+                None => Ok(None),
+                Some(Ok(bytes)) => Ok(Some(bytes.into())),
+                Some(Err(found)) => {
+                    Err(Error::corrupt(format!("{} has {found} bytes; expected at most {limit}", self.shown(name))))
+                }
+            }
+        })
+    }
+
+    pub fn bytes(&self, name: &str) -> Result<Option<u64>> {
+        let path = self.path(name)?;
+        wait(self.length(name, &path))
+    }
+
+    async fn length(&self, name: &str, path: &ObjectPath) -> Result<Option<u64>> {
+        let found = self.request("look at", name, 0, || self.objects.head(path)).await;
+        Ok(there(found)?.map(|meta| meta.size))
+    }
+
+    /// These ranges of an object of `bytes` bytes, each by requests of at most `PIECE`, side by side.
+    async fn ranges(&self, name: &str, bytes: u64, ranges: &[Range<u64>]) -> Result<Vec<(u64, Bytes)>> {
+        let path = &self.path(name)?;
+        let pieces = ranges.iter().flat_map(|range| {
+            let end = range.end;
+            range.clone().step_by(PIECE as usize).map(move |start| start..end.min(start + PIECE))
+        });
+        let fetch = |piece: Range<u64>| async move {
+            let length = piece.end - piece.start;
+            let fetched = self.request("read", name, length, || async {
+                let range = Some(GetRange::Bounded(piece.clone()));
+                let found = self.objects.get_opts(path, GetOptions { range, ..GetOptions::default() }).await?;
+                if found.meta.size != bytes {
+                    return Ok(Err(found.meta.size));
+                }
+                let bytes = found.bytes().await?;
+                retry::whole(&bytes, length)?;
+                Ok(Ok(bytes))
+            });
+            match fetched.await? {
+                Ok(bytes) => Ok((piece.start, bytes)),
+                Err(found) => Err(Error::corrupt(format!("{} has {found} bytes; expected {bytes}", self.shown(name)))),
+            }
+        };
+        stream::iter(pieces.map(fetch)).buffer_unordered(PIECES).try_collect().await
+    }
+
+    pub fn reader(self: &Arc<Self>, name: &str) -> Result<Option<impl Read + use<>>> {
+        let Some(bytes) = self.bytes(name)? else { return Ok(None) };
+        Ok(Some(Reader { remote: self.clone(), name: name.to_owned(), bytes, next: 0, piece: Bytes::new() }))
+    }
+
+    /// A whole object, fetched to local space.
+    pub fn map(self: &Arc<Self>, name: &str, bytes: u64) -> Result<Buffer> {
+        match self.bytes(name)? {
+            Some(found) if found == bytes => {}
+            Some(found) => {
+                return Err(Error::corrupt(format!("{} has {found} bytes; expected {bytes}", self.shown(name))));
+            }
+            None => return Err(Error::not_found(format!("{} is not there", self.shown(name)))),
+        }
+        let partial = self.partial(name, bytes)?;
+        partial.fetch_range(0..bytes)?;
+        Ok(partial.buffer().clone())
+    }
+
+    /// An object of which nothing was fetched yet.
+    pub fn partial(self: &Arc<Self>, name: &str, bytes: u64) -> Result<Partial> {
+        Partial::new(self.clone(), name.to_owned(), bytes)
+    }
+
+    /// Objects below the directory `prefix`, sorted by name. A failure goes on behind the last one that was listed.
+    pub fn list(&self, prefix: &str) -> Result<Vec<Object>> {
+        let directory = self.path(prefix)?;
+        let within = (!directory.as_ref().is_empty()).then_some(&directory);
+        let listed = std::sync::Mutex::new(Vec::<object_store::ObjectMeta>::new());
+        wait(self.request("list", prefix, 0, || async {
+            let last = listed.lock().expect("no panics while locked").last().map(|meta| meta.location.clone());
+            let mut stream = match &last {
+                Some(last) => self.objects.list_with_offset(within, last),
+                None => self.objects.list(within),
+            };
+            while let Some(meta) = stream.next().await {
+                listed.lock().expect("no panics while locked").push(meta?);
+            }
+            Ok(())
+        }))?;
+        let listed = listed.into_inner().expect("no panics while locked");
+        let mut objects: Vec<Object> = listed
+            .iter()
+            .filter_map(|meta| {
+                let name = self.name(&meta.location)?.to_owned();
+                let kept = !name.split('/').any(|part| part.starts_with(temporary::PREFIX));
+                kept.then(|| Object { name, bytes: meta.size, modified_ms: meta.last_modified.timestamp_millis() })
+            })
+            .collect();
+        objects.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        objects.dedup_by(|a, b| a.name == b.name);
+        Ok(objects)
+    }
+
+    /// What stands directly below `prefix`, sorted: directories, or objects.
+    pub fn children(&self, prefix: &str, directories: bool) -> Result<Vec<String>> {
+        let directory = self.path(prefix)?;
+        let within = (!directory.as_ref().is_empty()).then_some(&directory);
+        let found = wait(self.request("list", prefix, 0, || self.objects.list_with_delimiter(within)))?;
+        let paths: Vec<ObjectPath> = match directories {
+            true => found.common_prefixes,
+            false => found.objects.into_iter().map(|meta| meta.location).collect(),
+        };
+        let last = |path: &ObjectPath| self.name(path)?.rsplit('/').next().map(str::to_owned);
+        let mut names: Vec<String> = paths.iter().filter_map(last).collect();
+        names.retain(|name| !name.is_empty() && !name.starts_with(temporary::PREFIX));
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    pub fn delete(&self, name: &str) -> Result<()> {
+        let path = self.path(name)?;
+        wait(async { there(self.request("remove", name, 0, || self.objects.delete(&path)).await) }).map(drop)
+    }
+
+    /// Asked once per process: by the time stamp of an object written for it.
+    pub fn now_ms(&self) -> Result<i64> {
+        if let Some((then, asked)) = self.clock.get() {
+            return Ok(then + i64::try_from(asked.elapsed().as_millis()).unwrap_or(i64::MAX));
+        }
+        let name = temporary::fresh();
+        let path = self.path(&name)?;
+        let now = wait(async {
+            self.request("write", &name, 0, || self.objects.put(&path, PutPayload::new())).await?;
+            let meta = self.request("look at", &name, 0, || self.objects.head(&path)).await?;
+            Ok(meta.last_modified.timestamp_millis())
+        })?;
+        self.delete(&name)?;
+        let _ = self.clock.set((now, Instant::now()));
+        Ok(now)
+    }
+
+    /// Objects that only told the time, left by a killed process.
+    pub fn sweep(&self, age: Duration) -> Result<u64> {
+        let latest = self.now_ms()?.saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
+        let directory = self.path("")?;
+        let within = (!directory.as_ref().is_empty()).then_some(&directory);
+        let found = wait(self.request("list", "", 0, || self.objects.list_with_delimiter(within)))?;
+        let mut swept = 0;
+        for meta in found.objects {
+            let Some(name) = self.name(&meta.location) else { continue };
+            if name.starts_with(temporary::PREFIX) && meta.last_modified.timestamp_millis() <= latest {
+                self.delete(name)?;
+                swept += 1;
+            }
+        }
+        Ok(swept)
+    }
+}
+
+/// What isn't there is no failure.
+fn there<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == Kind::NotFound && !failure::is(&error, failure::Reason::NoBucket) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// An object read from its beginning, a piece at a time.
+struct Reader {
+    remote: Arc<Remote>,
+    name: String,
+    bytes: u64,
+    next: u64,
+    piece: Bytes,
+}
+
+impl Read for Reader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.piece.is_empty() && self.next < self.bytes {
+            let range = self.next..self.bytes.min(self.next + PIECE);
+            let fetched = wait(self.remote.ranges(&self.name, self.bytes, std::slice::from_ref(&range)));
+            self.piece = fetched.map_err(io::Error::other)?.pop().map(|(_, bytes)| bytes).unwrap_or_default();
+            self.next = range.end;
+        }
+        let count = out.len().min(self.piece.len());
+        out[..count].copy_from_slice(&self.piece.split_to(count));
+        Ok(count)
+    }
+}

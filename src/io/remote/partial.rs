@@ -1,0 +1,99 @@
+//! An object of which some ranges are there: a sparse local file without a name, mapped. Ranges are fetched when they are
+//! asked for, those near each other by one request, and verified before anyone sees them.
+
+use super::{Remote, wait};
+use crate::error::{Error, Result};
+use crate::format::shard::Fetch;
+use crate::io::{failure::failure, map};
+use arrow::buffer::Buffer;
+use std::fmt;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex};
+
+/// Ranges with less between them are fetched together: so much takes less time than another request.
+const GAP: u64 = 256 << 10;
+
+pub struct Partial {
+    remote: Arc<Remote>,
+    name: String,
+    file: File,
+    buffer: Buffer,
+    bytes: u64,
+    /// What is there: disjoint, ascending.
+    there: Mutex<Vec<Range<u64>>>,
+}
+
+impl Partial {
+    pub(super) fn new(remote: Arc<Remote>, name: String, bytes: u64) -> Result<Partial> {
+        let temporary = remote.temporary()?;
+        let failed = |e| failure("make space for an object in", temporary.path(), e);
+        let file = temporary.file().try_clone().map_err(failed)?;
+        file.set_len(bytes).map_err(failed)?;
+        let length = usize::try_from(bytes).map_err(|_| failed(std::io::ErrorKind::FileTooLarge.into()))?;
+        let buffer = map::map(&file, length).map_err(failed)?;
+        Ok(Partial { remote, name, file, buffer, bytes, there: Mutex::default() })
+    }
+
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// Fetches what is missing of a range; nothing is verified.
+    pub fn fetch_range(&self, range: Range<u64>) -> Result<()> {
+        let missing = self.missing(std::slice::from_ref(&range));
+        self.bring(&missing)
+    }
+
+    fn missing(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+        let there = self.there.lock().expect("no panics while locked");
+        let covered = |range: &Range<u64>| there.iter().any(|t| t.start <= range.start && range.end <= t.end);
+        let mut missing: Vec<_> = ranges.iter().filter(|r| !r.is_empty() && !covered(r)).cloned().collect();
+        missing.sort_unstable_by_key(|range| range.start);
+        let mut joined: Vec<Range<u64>> = Vec::new();
+        for range in missing {
+            match joined.last_mut() {
+                Some(last) if range.start <= last.end.saturating_add(GAP) => last.end = last.end.max(range.end),
+                _ => joined.push(range),
+            }
+        }
+        joined
+    }
+
+    fn bring(&self, ranges: &[Range<u64>]) -> Result<()> {
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        if ranges.iter().any(|range| range.end > self.bytes) {
+            return Err(Error::corrupt(format!("a range of {} lies outside its {} bytes", self.name, self.bytes)));
+        }
+        for (offset, bytes) in wait(self.remote.ranges(&self.name, self.bytes, ranges))? {
+            let written = self.file.write_all_at(&bytes, offset);
+            written.map_err(|e| failure("write what was fetched to", &self.remote.scratch, e))?;
+        }
+        let mut there = self.there.lock().expect("no panics while locked");
+        there.extend(ranges.iter().cloned());
+        there.sort_unstable_by_key(|range| range.start);
+        there.dedup_by(|next, last| {
+            let joins = next.start <= last.end;
+            if joins {
+                last.end = last.end.max(next.end);
+            }
+            joins
+        });
+        Ok(())
+    }
+}
+
+impl Fetch for Partial {
+    fn fetch(&self, ranges: &[Range<u64>]) -> Result<()> {
+        self.bring(&self.missing(ranges))
+    }
+}
+
+impl fmt::Debug for Partial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Partial").field("name", &self.name).field("bytes", &self.bytes).finish()
+    }
+}
