@@ -1,6 +1,7 @@
 //! Level 9: what the command line and Python share: a pipeline file opened (`project`), its steps bound (`chains`), what to
 //! store (`targets`), a dataset opened for reading (`open`), what a store holds (`catalog`), plain directories (`export`),
-//! starter pipelines (`init`), class names (`labels`, `classes`), the steps in words (`steps`).
+//! starter pipelines (`init`), a pipeline file as one of several workers opens it (`worker`), class names (`labels`,
+//! `classes`), the steps in words (`steps`).
 
 pub mod catalog;
 pub mod chains;
@@ -17,3 +18,4 @@ pub mod store_stages;
 pub mod targets;
 pub mod trace;
 pub mod values;
+pub mod worker;

@@ -1,7 +1,7 @@
 //! What must not hurt: a run killed at any point, files that change under it, a disk that fills up, a store that can't be
 //! written.
 
-use crate::fixture::{Dataset, PHOTOS, forebay, photo, succeed};
+use crate::fixture::{Dataset, PHOTOS, forebay, lasting, many_partitions, photo, succeed};
 use crate::store::data::{assert_sound, check, files, open};
 use crate::store::full::Mount;
 use forebay::app::open::{Opened, Reading, Which, from_file};
@@ -10,7 +10,6 @@ use forebay::app::store_stages::{Done, Prepared, Request};
 use forebay::engine::pool::Pool;
 use forebay::error::{Kind, Result};
 use forebay::format::encoding::{Codec, Container};
-use forebay::format::name::Name;
 use forebay::materialize::Event;
 use forebay::materialize::run::Options;
 use forebay::plan::order::batch::{Batching, Tail};
@@ -23,31 +22,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-
-/// Many small partitions.
-fn many_partitions() -> String {
-    PHOTOS.replace("entries: 8", "entries: 2")
-}
-
-/// What a finished store holds, but for what measures and dates: seconds of records, times of listings.
-fn lasting(store: &Path) -> BTreeMap<String, String> {
-    let mut lasting = BTreeMap::new();
-    for (name, bytes) in files(store) {
-        let kept = match name.parse() {
-            Ok(Name::Shard { .. }) => without(&bytes, "seconds"),
-            Ok(Name::Snapshot { .. }) => without(&bytes, "listed_ms"),
-            _ => blake3::hash(&bytes).to_string(),
-        };
-        lasting.insert(name, kept);
-    }
-    lasting
-}
-
-fn without(json: &[u8], field: &str) -> String {
-    let mut document: serde_json::Value = serde_json::from_slice(json).unwrap();
-    assert!(document.as_object_mut().unwrap().remove(field).is_some());
-    document.to_string()
-}
 
 fn start(directory: &Path, store: &Path) -> Child {
     Command::new(env!("CARGO_BIN_EXE_forebay"))

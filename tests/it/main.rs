@@ -22,3 +22,4 @@ mod store;
 mod structure;
 mod together;
 mod wild;
+mod workers;
