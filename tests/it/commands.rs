@@ -1,6 +1,7 @@
 //! Every command as users and scripts meet it: JSON, help, exit codes, what goes where, and what is refused.
 
 mod check;
+mod explain;
 mod look;
 
 use crate::fixture::{Dataset, PHOTOS, forebay, photo, succeed};
