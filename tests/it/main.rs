@@ -8,6 +8,7 @@ mod fixture;
 mod formats;
 mod fuzzing;
 mod golden;
+mod growth;
 mod healing;
 mod image;
 mod newcomer;
