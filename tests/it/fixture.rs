@@ -109,6 +109,17 @@ impl Dataset {
         })
     }
 
+    /// With the store at a place of its own.
+    pub fn surrounded_at<T>(&self, store: &Path, body: impl FnOnce(&Surroundings) -> T) -> T {
+        self.surrounded(|s| {
+            body(&Surroundings { store: Some(store.to_str().unwrap().to_owned()), cache: s.cache.clone(), ..*s })
+        })
+    }
+
+    pub fn project_at(&self, store: &Path) -> Project {
+        self.surrounded_at(store, |s| Project::open(&self.file, s)).unwrap()
+    }
+
     pub fn project(&self) -> Project {
         self.surrounded(|s| Project::open(&self.file, s)).unwrap()
     }

@@ -4,6 +4,7 @@ mod commands;
 mod consumers;
 mod crash;
 mod documents;
+mod faults;
 mod fixture;
 mod formats;
 mod fuzzing;
