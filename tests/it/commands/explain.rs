@@ -1,6 +1,9 @@
 //! `explain` of two snapshots: which are meant, what is counted, named and bounded.
 
 use super::*;
+use crate::store::data;
+use forebay::format::entry::Entry;
+use forebay::format::table::Entries;
 
 /// A dataset with snapshots of 24 photographs, 25 (one more) and 24 (one changed, one gone); the first two are stored.
 fn three() -> (Dataset, Vec<String>) {
@@ -115,4 +118,35 @@ fn the_first_keys_are_shown_and_the_others_counted() {
     assert_eq!(lines[6], "  … and 1,196 more");
     let found = json(at, &["explain", FILE, "--from", "previous"]);
     assert_eq!((&found["added"]["entries"], strings(&found["added"]["keys"]).len()), (&1201.into(), 1000));
+}
+
+/// A snapshot of so many entries, a thousand in a partition; every `odd`-th has another key.
+fn publish(store: &forebay::store::Store, count: u64, odd: u64, listed_ms: i64) {
+    let first = data::entries(1).entries.remove(0);
+    let key = |i: u64| if i.is_multiple_of(odd) { format!("{i:07}-{odd}.jpg") } else { format!("{i:07}.jpg") };
+    let entry = |i: u64| Entry { key: key(i), partition: (i / 1000) as u32, ..first.clone() };
+    let entries = Entries { entries: (0..count).map(entry).collect(), carried: None };
+    let snapshot = forebay::plan::key::snapshot_id(&entries);
+    let head = data::snapshot_head(1, listed_ms);
+    store.put_snapshot(forebay::format::head::SnapshotHead { snapshot, entries: count, ..head }, &entries).unwrap();
+}
+
+#[test]
+fn entries_are_compared_in_little_memory_however_many_there_are() {
+    let (keep, store) = data::fresh();
+    store.put_pipeline(&data::pipeline_head("name: photos\n")).unwrap();
+    publish(&store, 400_000, 100_000, 1);
+    publish(&store, 400_000, 200_000, 2);
+    // Held as entries the tables would take some 70 MB each, besides what any process takes.
+    let command = format!("ulimit -v 140000; exec {} explain store --json --jobs 1", env!("CARGO_BIN_EXE_forebay"));
+    let output = Command::new("sh").args(["-c", &command]).current_dir(keep.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let found = parse(std::str::from_utf8(&output.stdout).unwrap());
+    assert_eq!((&found["same"], &found["changed"]["entries"]), (&399_996.into(), &0.into()));
+    assert_eq!(
+        strings(&found["added"]["keys"]),
+        ["0000000-200000.jpg", "0100000.jpg", "0200000-200000.jpg", "0300000.jpg"]
+    );
+    assert_eq!(found["removed"]["entries"], 4);
+    assert_eq!(found["partitions"], json!({ "stay": 396, "new": 4, "gone": 4 }));
 }
