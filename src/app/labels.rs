@@ -37,14 +37,24 @@ pub fn use_file(pipeline: &mut Pipeline, of: &str, file: &str) {
 /// Puts names in place of files and `auto`, for a dataset that is opened without its pipeline's directory: by the column
 /// that the step writes.
 pub fn fill_in(pipeline: &mut Pipeline, classes: &BTreeMap<String, Vec<String>>) {
+    fill(pipeline, classes, |_| true);
+}
+
+/// As `fill_in`, in place of `auto` alone.
+pub fn fill_in_auto(pipeline: &mut Pipeline, classes: &BTreeMap<String, Vec<String>>) {
+    fill(pipeline, classes, |text| text == "auto");
+}
+
+fn fill(pipeline: &mut Pipeline, classes: &BTreeMap<String, Vec<String>>, wanted: fn(&str) -> bool) {
     replace(pipeline, |step, node| {
-        let Value::Str(_) = node.value else { return None };
+        let Value::Str(text) = &node.value else { return None };
         let output = match field(&step.params, "to").map(|n| &n.value) {
             Some(Value::Str(to)) => to.clone(),
             _ => column(step)?,
         };
         let name = |name: &String| Node { span: node.span.clone(), value: Value::Str(name.clone()) };
-        classes.get(&output).map(|names| Value::List(names.iter().map(name).collect()))
+        let names = classes.get(&output).filter(|_| wanted(text))?;
+        Some(Value::List(names.iter().map(name).collect()))
     });
 }
 

@@ -1,11 +1,13 @@
 //! Level 9: what the command line and Python share: a pipeline file opened (`project`), its steps bound (`chains`), what to
-//! store (`targets`), a dataset opened for reading (`open`), what a store holds (`catalog`), plain directories (`export`),
-//! starter pipelines (`init`), class names (`labels`, `classes`), the steps in words (`steps`).
+//! store (`targets`), a dataset opened for reading (`open`), what a store holds (`catalog`), what two snapshots differ in
+//! (`compare`), plain directories (`export`), starter pipelines (`init`), a pipeline file as one of several workers opens it
+//! (`worker`), class names (`labels`, `classes`), the steps in words (`steps`).
 
 pub mod catalog;
 pub mod chains;
 pub mod check;
 pub mod classes;
+pub mod compare;
 pub mod explain;
 pub mod export;
 pub mod init;
@@ -17,3 +19,4 @@ pub mod store_stages;
 pub mod targets;
 pub mod trace;
 pub mod values;
+pub mod worker;

@@ -53,18 +53,33 @@ impl Project {
         let store = open_store(&pipeline, &base, surroundings.store.as_deref(), surroundings.access)?;
         let source = open_source(&pipeline, &base, &store, surroundings)?;
         let input = source.schema()?;
-        let source = Arc::new(source);
         let mut notes = Vec::new();
         let resolved = resolve_classes(&pipeline, &source, &input, &base, surroundings, &mut notes)?;
-        let splits = chains::bind(&resolved, &source.describe(), &input, &base)?;
+        let mut project = Project::bind(pipeline, &resolved, source, store, &base, surroundings.threads)?;
+        project.notes = notes;
+        Ok(project)
+    }
+
+    /// Binds the steps of `resolved`, which is `pipeline` but for the names of classes, to a source whose schema is known.
+    pub(super) fn bind(
+        pipeline: Pipeline,
+        resolved: &Pipeline,
+        source: Source,
+        store: Store,
+        base: &Path,
+        threads: usize,
+    ) -> Result<Project> {
+        let input = source.schema()?;
+        let splits = chains::bind(resolved, &source.describe(), &input, base)?;
         targets::check_named(&pipeline, &splits)?;
+        let source = Arc::new(source);
         Ok(Project {
             dataset: Dataset { name: pipeline.name.clone(), source: Some(source.clone()), splits, store },
             pipeline,
             source,
             input,
-            notes,
-            threads: surroundings.threads,
+            notes: Vec::new(),
+            threads,
         })
     }
 
@@ -124,7 +139,8 @@ impl Project {
         order_parameters(&self.pipeline, snapshot)
     }
 
-    fn head(&self) -> Result<PipelineHead> {
+    /// What the store is to know of the pipeline.
+    pub(super) fn head(&self) -> Result<PipelineHead> {
         let mut stages = Vec::new();
         let mut classes = BTreeMap::new();
         for split in &self.dataset.splits {

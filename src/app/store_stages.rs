@@ -15,6 +15,7 @@ use crate::materialize::estimate::{Estimate, estimate};
 use crate::materialize::finish;
 use crate::materialize::plan::{Healing, Plan};
 use crate::materialize::run::{self, Options, Outcome};
+use crate::materialize::worker::Worker;
 use crate::plan::snapshot::Snapshot;
 use crate::spec::pipeline::OnError;
 use std::collections::BTreeMap;
@@ -61,6 +62,12 @@ impl Prepared {
         let healing = reported(&project.dataset, &targets.targets)?;
         let plan = Plan::new(&project.dataset, &snapshot, &targets.targets, &healing)?;
         Ok(Prepared { snapshot, targets, healing, plan })
+    }
+
+    /// What is missing, in the order in which one of several workers takes it.
+    pub fn for_worker(mut self, worker: Worker) -> Prepared {
+        self.plan.order_for(worker);
+        self
     }
 
     /// How many shards are computed because they are reported bad, though nobody asked for their stage.

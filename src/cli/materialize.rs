@@ -1,15 +1,21 @@
 //! `forebay materialize`: computes and stores stages.
 
+use crate::app;
+use crate::app::open::Which;
 use crate::app::project::Project;
 use crate::app::store_stages::{Done, Prepared, Request, check_room};
 use crate::cli::output::{self, count, say, seconds, shown};
+use crate::cli::worker::Given;
 use crate::cli::{Context, now_ms, progress, reported};
 use crate::engine::pool::Pool;
 use crate::error::{Error, Kind, Result};
 use crate::format::encoding::{Codec, Container};
+use crate::id::SnapshotId;
 use crate::materialize::Target;
 use crate::materialize::estimate::Estimate;
 use crate::materialize::run::{Options, Outcome, RETRY_AFTER};
+use crate::materialize::worker::Worker;
+use crate::plan::snapshot::Snapshot;
 use crate::spec::pipeline::OnError;
 use crate::spec::size;
 use clap::Args;
@@ -27,7 +33,10 @@ use std::sync::Arc;
   forebay materialize photos.yaml                       store the default stage
   forebay materialize photos.yaml --stage decode --stage resize
   forebay materialize photos.yaml --stage all --format parquet --compression zstd:3
-  forebay materialize photos.yaml --dry-run             say what would be done")]
+  forebay materialize photos.yaml --dry-run             say what would be done
+  forebay snapshot photos.yaml                          before workers begin: they list nothing
+  forebay materialize photos.yaml --worker 0/4          others, on other machines, are 1/4 to 3/4
+  JOB_COMPLETION_INDEX=0 forebay materialize photos.yaml --worker auto/8")]
 pub struct Arguments {
     /// The pipeline file
     pipeline: PathBuf,
@@ -48,27 +57,31 @@ pub struct Arguments {
     #[arg(short, long)]
     yes: bool,
     /// Accept a listing that loses or changes more than half of the entries
-    #[arg(long)]
+    #[arg(long, conflicts_with = "worker")]
     replace: bool,
+    /// Be worker I of N that store the same stages, counted from 0: begin with an N-th of the shards, then take what is still
+    /// missing of the others'. `auto`: as the variables of a Slurm job array say; `auto/N`: as JOB_COMPLETION_INDEX of a
+    /// Kubernetes job says
+    #[arg(long, value_name = "I/N")]
+    worker: Option<Given>,
+    /// The snapshot that the workers store [default: the current one]
+    #[arg(long, value_name = "ID", requires = "worker")]
+    snapshot: Option<SnapshotId>,
 }
 
 pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
-    let begun_ms = now_ms();
     let out = &context.out;
     let request =
         Request { stages: arguments.stage.clone(), container: arguments.format, codec: arguments.compression };
-    let (project, snapshot) = context.surrounded(|surroundings| {
-        let project = Project::open(&arguments.pipeline, surroundings)?;
-        // What can't be stored is refused before anything is listed and published.
-        request.targets(&project)?;
-        let snapshot = Arc::new(project.list(surroundings.progress)?);
-        Ok((project, snapshot))
-    })?;
-    project.notes().iter().for_each(|note| out.note(note));
-    if !arguments.dry_run {
-        project.publish(&snapshot, begun_ms, arguments.replace)?;
+    let worker = arguments.worker.map(|given| given.resolve(&|name| std::env::var(name).ok())).transpose()?;
+    let (project, snapshot) = match worker {
+        Some(worker) => as_worker(&arguments, context, &request, worker)?,
+        None => listed(&arguments, context, &request)?,
+    };
+    let mut prepared = Prepared::new(&project, snapshot.clone(), &request)?;
+    if let Some(worker) = worker {
+        prepared = prepared.for_worker(worker);
     }
-    let prepared = Prepared::new(&project, snapshot.clone(), &request)?;
     if let Some(reason) = &prepared.targets.reason {
         out.note(&format!("storing stage {}: {reason}", prepared.targets.targets[0].stage));
     }
@@ -103,7 +116,40 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let targets = prepared.targets.targets.clone();
     let done = prepared.run(&project, &options);
     let elapsed = storing.finish();
-    show_done(&arguments, context, &project, &targets, done?, elapsed.as_secs_f64())
+    let run = Run { worker, targets, elapsed: elapsed.as_secs_f64() };
+    show_done(&arguments, context, &project, &run, &done?)
+}
+
+/// The project with a snapshot that was taken, and unless it is a dry run published, now.
+fn listed(arguments: &Arguments, context: &Context, request: &Request) -> Result<(Project, Arc<Snapshot>)> {
+    let begun_ms = now_ms();
+    let (project, snapshot) = context.surrounded(|surroundings| {
+        let project = Project::open(&arguments.pipeline, surroundings)?;
+        // What can't be stored is refused before anything is listed and published.
+        request.targets(&project)?;
+        let snapshot = Arc::new(project.list(surroundings.progress)?);
+        Ok((project, snapshot))
+    })?;
+    project.notes().iter().for_each(|note| context.out.note(note));
+    if !arguments.dry_run {
+        project.publish(&snapshot, begun_ms, arguments.replace)?;
+    }
+    Ok((project, snapshot))
+}
+
+/// The project with a snapshot that the store holds.
+fn as_worker(
+    arguments: &Arguments,
+    context: &Context,
+    request: &Request,
+    worker: Worker,
+) -> Result<(Project, Arc<Snapshot>)> {
+    let which = arguments.snapshot.map_or(Which::Current, Which::Id);
+    let (project, snapshot) = context.surrounded(|s| app::worker::open(&arguments.pipeline, which, s))?;
+    request.targets(&project)?;
+    let partitions = count(snapshot.partitions() as u64, "partition");
+    context.out.note(&format!("worker {worker} of snapshot {}: {partitions}", snapshot.id.short()));
+    Ok((project, snapshot))
 }
 
 fn show_plan(prepared: &Prepared, estimates: &[Estimate], context: &Context) -> Result<()> {
@@ -175,15 +221,16 @@ fn ask(project: &Project, prepared: &Prepared, bytes: u64) -> Result<()> {
     Err(Error::invalid("no stage was stored"))
 }
 
-fn show_done(
-    arguments: &Arguments,
-    context: &Context,
-    project: &Project,
-    targets: &[Target],
-    done: Done,
+/// What was run, for the report.
+struct Run {
+    worker: Option<Worker>,
+    targets: Vec<Target>,
+    /// Seconds.
     elapsed: f64,
-) -> Result<()> {
-    let outcome = &done.outcome;
+}
+
+fn show_done(arguments: &Arguments, context: &Context, project: &Project, run: &Run, done: &Done) -> Result<()> {
+    let (outcome, targets) = (&done.outcome, run.targets.as_slice());
     let stages: Vec<Value> = targets
         .iter()
         .zip(&done.manifests)
@@ -205,16 +252,18 @@ fn show_done(
     let failures: Vec<Value> = outcome.failures.iter().map(|f| json!({ "key": f.key, "reason": f.reason })).collect();
     let errors: Vec<Value> =
         outcome.errors.iter().map(|(p, e)| json!({ "partition": p, "error": e.chain() })).collect();
-    let failure = failure(project, targets, &done);
+    let failure = failure(project, targets, done);
     let document = json!({
         "error": failure.as_ref().map(output::document),
+        "worker": run.worker.map(|worker| worker.to_string()),
         "stages": stages,
         "computed_shards": outcome.computed_shards,
         "computed_rows": outcome.computed_rows,
+        "found_shards": outcome.found_shards,
         "failed_rows": outcome.failed_rows,
         "failures": failures,
         "errors": errors,
-        "seconds": elapsed,
+        "seconds": run.elapsed,
     });
     context.out.result(document, || {
         let mut text = String::new();
@@ -224,13 +273,15 @@ fn show_done(
             let shards = count(records.len() as u64, "shard");
             let _ = writeln!(text, "{target}: {shards}, {}, {}", count(rows, "row"), size::print(bytes));
         }
-        let reused = outcome.records.iter().map(|r| r.len() as u64).sum::<u64>() - outcome.computed_shards;
-        let _ = writeln!(
-            text,
-            "computed {} in {}, reused {reused}",
-            count(outcome.computed_shards, "shard"),
-            seconds(elapsed)
-        );
+        let there: u64 = outcome.records.iter().map(|r| r.len() as u64).sum();
+        let reused = there - outcome.computed_shards - outcome.found_shards;
+        let who = run.worker.map_or(String::new(), |worker| format!("worker {worker} "));
+        let (shards, time) = (count(outcome.computed_shards, "shard"), seconds(run.elapsed));
+        let _ = write!(text, "{who}computed {shards} in {time}, reused {reused}");
+        if run.worker.is_some() || outcome.found_shards > 0 {
+            let _ = write!(text, ", other writers stored {} meanwhile", outcome.found_shards);
+        }
+        text.push('\n');
         text
     })?;
     if !outcome.stopped {

@@ -17,6 +17,7 @@ mod show;
 mod snapshot;
 mod steps;
 mod verify;
+mod worker;
 
 use crate::app::project::Surroundings;
 use crate::error::{Error, Kind, Result};

@@ -55,6 +55,11 @@ impl StoredStage {
 }
 
 impl Place {
+    /// The pipeline file, where that is what was given.
+    pub fn file(&self) -> Option<&Path> {
+        self.place.as_deref().map(Path::new).filter(|path| is_pipeline_file(path))
+    }
+
     /// The store, and the name of the pipeline if one is meant.
     pub fn open(&self, context: &Context) -> Result<(Store, Option<String>)> {
         let given = context.common.store.as_deref();

@@ -59,7 +59,9 @@ pub struct Storing {
 
 #[derive(Default)]
 struct Sums {
+    /// Of the source, those that other writers had done included.
     rows: u64,
+    found_shards: u64,
     source_bytes: u64,
     stored_bytes: u64,
 }
@@ -101,9 +103,22 @@ impl Storing {
                     self.beside(|| say(&format!("stored shard {partition} of stage {stage}: {rows}, {bytes}")));
                 }
             }
+            Event::Found { partition, shards, rows } => {
+                sums.rows = (sums.rows + rows).min(self.total_rows);
+                sums.found_shards += shards as u64;
+                if self.out.verbose {
+                    let shards = count(shards as u64, "shard");
+                    self.beside(|| say(&format!("found {shards} of partition {partition} stored by another writer")));
+                }
+            }
             Event::Bad { stage, partition, reason } => {
                 let what = format!("shard {partition} of stage {stage} was bad and is computed anew ({reason})");
                 self.beside(|| self.out.warn(&what));
+            }
+            Event::Others { partitions, wait } => {
+                let (partitions, wait) = (count(partitions as u64, "partition"), seconds(wait.as_secs_f64()));
+                let what = format!("{partitions} of other workers aren't stored yet; taken over if not in {wait}");
+                self.beside(|| self.out.note(&what));
             }
             Event::Retry { partitions, wait, reason } => {
                 let partitions = count(partitions as u64, "partition");
@@ -141,13 +156,17 @@ impl Storing {
         let rate = sums.rows as f64 / elapsed;
         let left = self.total_rows.saturating_sub(sums.rows) as f64 / rate.max(1e-9);
         format!(
-            "{} of {}, {} left, {:.0} a second, {}/s read, {} stored",
+            "{} of {}, {} left, {:.0} a second, {}/s read, {} stored{}",
             thousands(sums.rows),
             count(self.total_rows, "row"),
             if sums.rows == 0 { "?".to_owned() } else { seconds(left) },
             rate,
             size::print((sums.source_bytes as f64 / elapsed) as u64),
             size::print(sums.stored_bytes),
+            match sums.found_shards {
+                0 => String::new(),
+                found => format!(", {} by others", count(found, "shard")),
+            },
         )
     }
 }

@@ -48,6 +48,15 @@ pub struct Entry {
     pub partition: u32,
 }
 
+impl Entry {
+    /// What its bytes are known by: two entries of one key and meaning hold the same. Where the bytes of the range are hashed,
+    /// their place in a growing file means nothing.
+    pub fn meaning(&self) -> (&Identity, Option<Range>) {
+        let own_digest = matches!((&self.identity, self.range), (Identity::Content(_), Some(Range::Bytes { .. })));
+        (&self.identity, self.range.filter(|_| !own_digest))
+    }
+}
+
 /// `content:<hex>`, `etag:<bytes>:<etag>`, `stat:<bytes>:<modified_ns>:<root>`, `row:<hex>`, `absent`: one spelling each,
 /// as tables show it and keys hash it.
 impl fmt::Display for Identity {

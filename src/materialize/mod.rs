@@ -1,14 +1,16 @@
-//! Level 7: plan + engine + store to shards. `plan` says what is there and what is missing, as data; `run` computes what
-//! is missing, several partitions side by side; `finish` writes order tables and manifests; `estimate` foretells bytes and seconds
-//! from a small sample.
+//! Level 7: plan + engine + store to shards. `plan` says what is there (as `present` finds it) and what is missing, as data;
+//! `worker` in which order one of several machines takes what is missing; `run` computes it, several partitions side by side;
+//! `finish` writes manifests; `estimate` foretells bytes and seconds from a small sample.
 //!
 //! Work is at-least-once and visibility exactly-once: a shard's blobs are published, then its record; a manifest last.
 
 pub mod estimate;
 pub mod finish;
 pub mod plan;
+mod present;
 pub mod run;
 mod sink;
+pub mod worker;
 
 use crate::engine::dataset::Split;
 use crate::format::encoding::Encoding;
@@ -49,10 +51,16 @@ impl fmt::Display for Target {
 pub enum Event {
     /// Source rows went through the steps.
     Rows { rows: u64, source_bytes: u64 },
-    /// A shard was published, or found published by another writer.
+    /// A shard was computed and published, unless another writer was faster.
     Shard { stage: String, partition: usize, rows: u64, bytes: u64 },
+    /// Shards of a partition that were to be computed had been published by another writer. `rows`: those of the source that
+    /// need not be read therefore.
+    Found { partition: usize, shards: usize, rows: u64 },
     /// A stored shard that was to be computed from proved bad and was reported.
     Bad { stage: String, partition: usize, reason: String },
+    /// The own part is done. What is missing of the others' is probably in work there: it is looked for again after `wait`, and
+    /// computed where it is missing still.
+    Others { partitions: usize, wait: Duration },
     /// Partitions failed for now and are tried again after `wait`; the reason is one of theirs.
     Retry { partitions: usize, wait: Duration, reason: String },
 }

@@ -3,7 +3,7 @@
 
 use crate::engine::dataset::Dataset;
 use crate::engine::input::{self, Piece};
-use crate::engine::known::{Known, reports};
+use crate::engine::known::reports;
 use crate::engine::pool::Pool;
 use crate::engine::rows::Rows;
 use crate::engine::stored::StoredShard;
@@ -12,9 +12,10 @@ use crate::error::{Error, Kind, Result};
 use crate::format::record::Record;
 use crate::id::RecipeKey;
 use crate::materialize::plan::{Job, Plan};
+use crate::materialize::present::Present;
 use crate::materialize::sink::Sink;
 use crate::materialize::{Event, Failure, Target};
-use crate::plan::chain::{Chain, Stage};
+use crate::plan::chain::Stage;
 use crate::plan::snapshot::Snapshot;
 use crate::spec::pipeline::OnError;
 use arrow::array::{Array, AsArray};
@@ -44,10 +45,12 @@ pub struct Options<'a> {
 /// What a run did.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// By target, then partition: computed in this run, or reused.
+    /// By target, then partition: computed in this run, there before it, or found since.
     pub records: Vec<BTreeMap<usize, Record>>,
     pub computed_shards: u64,
     pub computed_rows: u64,
+    /// Shards that were missing when the run was planned and that another writer published before they were begun here.
+    pub found_shards: u64,
     pub failed_rows: u64,
     /// The first of the failed samples, sorted.
     pub failures: Vec<Failure>,
@@ -58,11 +61,12 @@ pub struct Outcome {
 
 struct Run<'a> {
     dataset: &'a Dataset,
-    known: Known,
-    chains: Vec<Chain>,
+    present: Present<'a>,
     snapshot: &'a Arc<Snapshot>,
     targets: &'a [Target],
     options: &'a Options<'a>,
+    /// Partitions in work at the same time, and pieces of each.
+    drivers: usize,
     window: usize,
     outcome: Mutex<Outcome>,
 }
@@ -80,29 +84,28 @@ pub fn run(
         drop(dataset.store.spool()?);
     }
     let drivers = DRIVERS.min(plan.jobs.len()).max(1);
-    let chains = dataset.chains();
     let run = Run {
         dataset,
-        known: Known::new(&dataset.store, &chains)?,
-        chains,
+        present: Present::new(dataset, snapshot, targets)?,
         snapshot,
         targets,
         options,
+        drivers,
         window: (2 * options.pool.threads()).div_ceil(drivers) + 1,
         outcome: Mutex::new(Outcome { records: plan.reused, ..Outcome::default() }),
     };
-    let (mut jobs, mut waits) = (plan.jobs, options.retry_after.iter());
-    while !jobs.is_empty() {
-        let failed = run.round(&jobs, drivers)?;
-        let (Some((_, error)), Some(&wait)) = (failed.first(), waits.next()) else {
-            let errors = failed.into_iter().map(|(job, error)| (job.partition, error));
-            run.outcome.lock().expect("no panics while locked").errors.extend(errors);
-            break;
-        };
-        (options.progress)(Event::Retry { partitions: failed.len(), wait, reason: error.chain() });
+    let mut own = plan.jobs;
+    let others = own.split_off(plan.own);
+    let (begun, partitions) = (Instant::now(), own.len());
+    run.compute(own)?;
+    let Round { left, failed } = run.round(&others, Run::look_again)?;
+    if !left.is_empty() {
+        // As long as a partition takes here: whoever is at work on it, as fast, is done by then.
+        let wait = begun.elapsed() * (drivers.min(partitions) as u32) / (partitions.max(1) as u32);
+        (options.progress)(Event::Others { partitions: left.len(), wait });
         run.wait(wait);
-        jobs = failed.into_iter().map(|(job, _)| job).collect();
     }
+    run.compute(left.into_iter().chain(failed.into_iter().map(|(job, _)| job)).collect())?;
     let stopped = run.stopped();
     let mut outcome = run.outcome.into_inner().expect("no panics while locked");
     outcome.stopped = stopped;
@@ -126,19 +129,43 @@ impl Run<'_> {
         }
     }
 
-    /// Computes every job once. Returns those that may succeed when tried again, with what is left of them.
-    fn round(&self, jobs: &[Job], drivers: usize) -> Result<Vec<(Job, Error)>> {
+    /// Computes every job, those that failed for now again after each wait.
+    fn compute(&self, mut jobs: Vec<Job>) -> Result<()> {
+        let mut waits = self.options.retry_after.iter();
+        while !jobs.is_empty() {
+            let Round { failed, .. } = self.round(&jobs, Run::partition)?;
+            let (Some((_, error)), Some(&wait)) = (failed.first(), waits.next()) else {
+                let errors = failed.into_iter().map(|(job, error)| (job.partition, error));
+                self.outcome.lock().expect("no panics while locked").errors.extend(errors);
+                break;
+            };
+            (self.options.progress)(Event::Retry { partitions: failed.len(), wait, reason: error.chain() });
+            self.wait(wait);
+            jobs = failed.into_iter().map(|(job, _)| job).collect();
+        }
+        Ok(())
+    }
+
+    /// Does the same with every job once.
+    fn round(&self, jobs: &[Job], work: fn(&Self, &mut Job) -> Result<()>) -> Result<Round> {
         let next = AtomicUsize::new(0);
-        let (failed, fatal) = (Mutex::new(Vec::new()), Mutex::new(None));
+        let (left, failed, fatal) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()), Mutex::new(None));
         std::thread::scope(|scope| {
-            for _ in 0..drivers {
+            for _ in 0..self.drivers.min(jobs.len()) {
                 scope.spawn(|| {
-                    while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    loop {
+                        let place = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(job) = jobs.get(place) else { break };
                         if self.stopped() || fatal.lock().expect("no panics while locked").is_some() {
                             break;
                         }
                         let mut job = job.clone();
-                        let Err(error) = self.partition(&mut job) else { continue };
+                        let Err(error) = work(self, &mut job) else {
+                            if !job.missing.is_empty() {
+                                left.lock().expect("no panics while locked").push((place, job));
+                            }
+                            continue;
+                        };
                         match error.kind() {
                             // A full disk fails every partition, now and later.
                             Kind::Unavailable if !error.is_disk_full() => {
@@ -157,19 +184,45 @@ impl Run<'_> {
                 });
             }
         });
-        match fatal.into_inner().expect("no panics while locked") {
-            Some(error) => Err(error),
-            None => Ok(failed.into_inner().expect("no panics while locked")),
+        if let Some(error) = fatal.into_inner().expect("no panics while locked") {
+            return Err(error);
         }
+        let mut left = left.into_inner().expect("no panics while locked");
+        left.sort_by_key(|(place, _)| *place);
+        let left = left.into_iter().map(|(_, job)| job).collect();
+        Ok(Round { left, failed: failed.into_inner().expect("no panics while locked") })
+    }
+
+    /// Takes out of a job what was done by an earlier try, or by another writer since the run was planned.
+    fn look_again(&self, job: &mut Job) -> Result<()> {
+        let done = |target: usize| {
+            let outcome = self.outcome.lock().expect("no panics while locked");
+            outcome.records[target].contains_key(&job.partition)
+        };
+        let (mut missing, mut found) = (Vec::new(), Vec::new());
+        for &target in job.missing.iter().filter(|target| !done(**target)) {
+            match self.present.record(target, job.partition)? {
+                Some(record) => found.push((target, record)),
+                None => missing.push(target),
+            }
+        }
+        if !found.is_empty() {
+            let rows = if missing.is_empty() { self.snapshot.source_rows(job.partition) } else { 0 };
+            (self.options.progress)(Event::Found { partition: job.partition, shards: found.len(), rows });
+        }
+        let mut outcome = self.outcome.lock().expect("no panics while locked");
+        outcome.found_shards += found.len() as u64;
+        for (target, record) in found {
+            outcome.records[target].insert(job.partition, record);
+        }
+        job.missing = missing;
+        Ok(())
     }
 
     /// Computes all missing shards of a partition, those that start from the same stage in one pass. What is done is taken
     /// out of the job, so that it isn't done again where the rest fails.
     fn partition(&self, job: &mut Job) -> Result<()> {
-        {
-            let outcome = self.outcome.lock().expect("no panics while locked");
-            job.missing.retain(|target| !outcome.records[*target].contains_key(&job.partition));
-        }
+        self.look_again(job)?;
         let mut passes: Vec<(Start, Vec<usize>)> = Vec::new();
         for &target in &job.missing {
             let from = self.start(self.targets[target].recipe, job.partition)?;
@@ -211,7 +264,7 @@ impl Run<'_> {
                 let source = self.dataset.source.as_ref();
                 let source =
                     source.ok_or_else(|| Error::invalid("computing needs the source; open the pipeline file"))?;
-                (self.chains[0].stages[0].recipe, input::from_source(source, self.snapshot, partition)?)
+                (self.present.chains[0].stages[0].recipe, input::from_source(source, self.snapshot, partition)?)
             }
             Start::Stored { stage, record } => {
                 let shard = StoredShard::open(&self.dataset.store, record.clone(), &stage.schema)?;
@@ -219,10 +272,10 @@ impl Run<'_> {
             }
         };
         let wanted: Vec<RecipeKey> = targets.iter().map(|t| self.targets[*t].recipe).collect();
-        let tree = Arc::new(Tree::new(&self.chains, recipe, &wanted)?);
+        let tree = Arc::new(Tree::new(&self.present.chains, recipe, &wanted)?);
         let mut sinks = Vec::with_capacity(targets.len());
         for target in targets.iter().map(|t| &self.targets[*t]) {
-            sinks.push((target.recipe, Sink::new(self.stage(target.recipe)?.schema.clone(), target.encoding)?));
+            sinks.push((target.recipe, Sink::new(self.present.stage(target.recipe)?.schema.clone(), target.encoding)?));
         }
 
         let (pool, store) = (&self.options.pool, &self.dataset.store);
@@ -278,18 +331,14 @@ impl Run<'_> {
 
     /// The latest stored stage before a target, else the source.
     fn start(&self, target: RecipeKey, partition: usize) -> Result<Start> {
-        let found = self.chains.iter().find_map(|c| Some((c, c.stages.iter().position(|s| s.recipe == target)?)));
+        let found =
+            self.present.chains.iter().find_map(|c| Some((c, c.stages.iter().position(|s| s.recipe == target)?)));
         let (chain, end) = found.ok_or_else(|| Error::internal(format!("no chain has the stage {target}")))?;
-        let nearest = self.known.nearest(chain, end, self.snapshot, partition, &BTreeSet::new())?;
+        let nearest = self.present.known.nearest(chain, end, self.snapshot, partition, &BTreeSet::new())?;
         Ok(match nearest {
             Some((stage, record)) => Start::Stored { stage: Box::new(chain.stages[stage].clone()), record },
             None => Start::Source,
         })
-    }
-
-    fn stage(&self, recipe: RecipeKey) -> Result<&Stage> {
-        let mut stages = self.chains.iter().flat_map(|c| &c.stages);
-        stages.find(|s| s.recipe == recipe).ok_or_else(|| Error::internal(format!("no chain has the stage {recipe}")))
     }
 
     fn note_failures(&self, rows: &Rows, failures: &mut BTreeMap<String, String>) -> Result<()> {
@@ -311,6 +360,14 @@ impl Run<'_> {
         (self.options.progress)(Event::Bad { stage: stage.name.clone(), partition, reason });
         Ok(())
     }
+}
+
+/// What came of a round of jobs.
+struct Round {
+    /// Those of which something is missing still, in their order.
+    left: Vec<Job>,
+    /// Those that may succeed when tried again, with what is left of them.
+    failed: Vec<(Job, Error)>,
 }
 
 /// What a pass computes from.

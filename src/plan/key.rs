@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::format::canonical::{self, Domain, Value, Writer};
-use crate::format::entry::{Entry, Identity, Range};
+use crate::format::entry::{Entry, Range};
 use crate::format::schema;
 use crate::format::table::{Entries, OrderRow};
 use crate::id::{OrderId, RecipeKey, ShardKey, SnapshotId};
@@ -73,11 +73,10 @@ pub fn shard_key(recipe: RecipeKey, entries: &[Entry]) -> ShardKey {
     rows.writer.list(entries.len());
     for entry in entries {
         rows.writer.list(3);
+        let (identity, range) = entry.meaning();
         rows.writer.str(&entry.key);
-        rows.text(&entry.identity);
-        // Where the bytes of the range are hashed, their place in a growing file means nothing.
-        let own_digest = matches!((&entry.identity, entry.range), (Identity::Content(_), Some(Range::Bytes { .. })));
-        rows.range(entry.range.filter(|_| !own_digest));
+        rows.text(identity);
+        rows.range(range);
     }
     ShardKey::from_bytes(rows.writer.finish())
 }
@@ -166,6 +165,7 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::entry::Identity;
     use crate::id::Digest;
     use arrow::datatypes::{DataType, Field};
     use std::collections::HashMap;

@@ -6,6 +6,7 @@ use crate::error::{Error, Kind, Result};
 use crate::format::VERSION;
 use crate::format::document::Document;
 use crate::format::encoding::Encoding;
+use crate::format::entry::Entry;
 use crate::format::head::{ManifestHead, OrderHead, PipelineHead, RecipeHead, SnapshotHead};
 use crate::format::name::{self, Name, PipelineName};
 use crate::format::table::{self, Entries, OrderRow, ShardRow};
@@ -181,6 +182,14 @@ impl Store {
         let entries = Entries::decode(&self.table(&head.table)?)?;
         count(entries.entries.len(), head.entries)?;
         Ok(entries)
+    }
+
+    /// The entries of the verified table, some at a time, for what need not hold them all.
+    pub fn entries_stream(&self, head: &SnapshotHead) -> Result<impl Iterator<Item = Result<Vec<Entry>>> + use<>> {
+        let name = Name::table(head.table.blob);
+        let stream = self.table(&head.table).and_then(|table| Entries::stream(&table));
+        let stream = stream.map_err(|e| unusable(e, &name))?;
+        Ok(stream.map(move |some| some.map_err(|e| unusable(e, &name))))
     }
 
     fn pipeline_names(&self, pipeline: &PipelineName) -> Result<Vec<Name>> {

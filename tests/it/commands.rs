@@ -1,6 +1,7 @@
 //! Every command as users and scripts meet it: JSON, help, exit codes, what goes where, and what is refused.
 
 mod check;
+mod explain;
 mod look;
 
 use crate::fixture::{Dataset, PHOTOS, forebay, photo, succeed};
@@ -111,7 +112,18 @@ fn every_command_speaks_json() {
     let stored = json(at, &["materialize", FILE, "--stage", "resize"]);
     has(
         &stored,
-        &["error", "stages", "computed_shards", "computed_rows", "failed_rows", "failures", "errors", "seconds"],
+        &[
+            "error",
+            "worker",
+            "stages",
+            "computed_shards",
+            "computed_rows",
+            "found_shards",
+            "failed_rows",
+            "failures",
+            "errors",
+            "seconds",
+        ],
     );
     let fields = ["stage", "split", "encoding", "recipe", "shards", "rows", "bytes", "failed_rows", "complete"];
     has(&stored["stages"][0], &fields);
@@ -217,6 +229,9 @@ fn a_command_line_that_is_wrong_is_a_document_too() {
         (&["read", FILE, "--batch-size", "0"], "--batch-size"),
         (&["read", FILE, "--save", "look"], "--key <KEY>|--random <N>"),
         (&["read", FILE, "--jobs", "1025"], "--jobs"),
+        (&["materialize", FILE, "--worker", "4/4"], "--worker <I/N>': expected I/N, worker I of N counted from 0"),
+        (&["materialize", FILE, "--worker", "0/2", "--replace"], "--replace"),
+        (&["materialize", FILE, "--snapshot", "0"], "--snapshot"),
         (&["materialise"], "materialize"),
         (&[], "requires a subcommand"),
         (&["completions", "tcsh"], "tcsh"),

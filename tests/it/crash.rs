@@ -1,16 +1,15 @@
 //! What must not hurt: a run killed at any point, files that change under it, a disk that fills up, a store that can't be
 //! written.
 
-use crate::fixture::{Dataset, PHOTOS, forebay, photo, succeed};
+use crate::fixture::{Dataset, PHOTOS, forebay, lasting, many_partitions, photo, succeed};
 use crate::store::data::{assert_sound, check, files, open};
 use crate::store::full::Mount;
 use forebay::app::open::{Opened, Reading, Which, from_file};
-use forebay::app::project::{Project, Surroundings};
+use forebay::app::project::Project;
 use forebay::app::store_stages::{Done, Prepared, Request};
 use forebay::engine::pool::Pool;
 use forebay::error::{Kind, Result};
 use forebay::format::encoding::{Codec, Container};
-use forebay::format::name::Name;
 use forebay::materialize::Event;
 use forebay::materialize::run::Options;
 use forebay::plan::order::batch::{Batching, Tail};
@@ -23,31 +22,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-
-/// Many small partitions.
-fn many_partitions() -> String {
-    PHOTOS.replace("entries: 8", "entries: 2")
-}
-
-/// What a finished store holds, but for what measures and dates: seconds of records, times of listings.
-fn lasting(store: &Path) -> BTreeMap<String, String> {
-    let mut lasting = BTreeMap::new();
-    for (name, bytes) in files(store) {
-        let kept = match name.parse() {
-            Ok(Name::Shard { .. }) => without(&bytes, "seconds"),
-            Ok(Name::Snapshot { .. }) => without(&bytes, "listed_ms"),
-            _ => blake3::hash(&bytes).to_string(),
-        };
-        lasting.insert(name, kept);
-    }
-    lasting
-}
-
-fn without(json: &[u8], field: &str) -> String {
-    let mut document: serde_json::Value = serde_json::from_slice(json).unwrap();
-    assert!(document.as_object_mut().unwrap().remove(field).is_some());
-    document.to_string()
-}
 
 fn start(directory: &Path, store: &Path) -> Child {
     Command::new(env!("CARGO_BIN_EXE_forebay"))
@@ -272,30 +246,12 @@ fn a_reader_names_the_file_that_changed_under_it() {
     assert!(error.chain().contains("cat/0000.jpg changed since it was listed"), "{}", error.chain());
 }
 
-/// Bytes in use on a file system of its own, and those that the files there need.
-fn space(mount: &Mount) -> (u64, u64) {
-    let space = rustix::fs::statvfs(mount.path()).unwrap();
-    let block = space.f_frsize;
-    let needed = files(mount.path()).values().map(|bytes| (bytes.len() as u64).div_ceil(block) * block).sum();
-    ((space.f_blocks - space.f_bfree) * block, needed)
-}
-
-fn surrounded<T>(dataset: &Dataset, store: &Path, body: impl FnOnce(&Surroundings) -> T) -> T {
-    dataset.surrounded(|s| {
-        body(&Surroundings { store: Some(store.to_str().unwrap().to_owned()), cache: s.cache.clone(), ..*s })
-    })
-}
-
-fn project_at(dataset: &Dataset, store: &Path) -> Project {
-    surrounded(dataset, store, |s| Project::open(&dataset.file, s)).unwrap()
-}
-
 #[test]
 fn a_disk_that_fills_up_fails_cleanly_and_a_larger_one_goes_on() {
     let Some(mount) = Mount::new("size=256k") else { return };
     let dataset = Dataset::with_photos(&many_partitions(), 60);
     let at = mount.path().join("store");
-    let project = project_at(&dataset, &at);
+    let project = dataset.project_at(&at);
     let snapshot = Arc::new(project.list(&|_, _| {}).unwrap());
     project.publish(&snapshot, 1, false).unwrap();
     let error = store_resize(&project, &snapshot).err().unwrap();
@@ -305,7 +261,7 @@ fn a_disk_that_fills_up_fails_cleanly_and_a_larger_one_goes_on() {
     assert_eq!((verified.findings, verified.strangers), (vec![], 0));
     assert!(verified.records > 0, "what was finished before stays");
     assert!(!files(&at).keys().any(|n| n.contains("/manifests/") || n.contains(".tmp-")));
-    let (used, needed) = space(&mount);
+    let (used, needed) = mount.space();
     assert_eq!(used, needed, "space is returned");
 
     // The command foresees it.
@@ -323,7 +279,7 @@ fn a_disk_that_fills_up_fails_cleanly_and_a_larger_one_goes_on() {
     assert!(done.manifests[0].is_some());
     assert_sound(&project.dataset.store);
     let elsewhere = dataset.path().join("elsewhere");
-    store_resize(&project_at(&dataset, &elsewhere), &snapshot).unwrap();
+    store_resize(&dataset.project_at(&elsewhere), &snapshot).unwrap();
     let stage = |root: &PathBuf| -> BTreeMap<String, String> {
         lasting(root).into_iter().filter(|(name, _)| name.contains("/blobs/") || name.contains("/stages/")).collect()
     };
@@ -348,7 +304,7 @@ fn a_read_only_store_is_read_and_refuses_to_be_written_in_a_sentence() {
         }
     }
     let read = |store: &Path| {
-        let opened = surrounded(&dataset, store, |s| from_file(&dataset.file, Which::Current, 1, s)).unwrap();
+        let opened = dataset.surrounded_at(store, |s| from_file(&dataset.file, Which::Current, 1, s)).unwrap();
         let reading = Reading {
             split: Some("train"),
             stage: None,

@@ -160,6 +160,11 @@ fn examples_of_every_help_run() {
             .map(|line| line.split("  ").next().unwrap().to_owned() + "\n")
             .collect();
         assert!(script.contains(&format!("forebay {command}")), "{command}: {script}");
+        if command == "explain" {
+            // A second snapshot, to compare with the first.
+            std::fs::write(at.join("photos/cats/new.jpg"), photo(30, 60, 80)).unwrap();
+            succeed(at, &["materialize", "photos.yaml", "--stage", "resize"]);
+        }
         shell(at, &script);
     }
     let completions = at.join(".local/share/bash-completion/completions/forebay");

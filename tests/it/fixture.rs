@@ -1,5 +1,6 @@
 //! What several tests share: small photographs, pipelines over them, and the library driven as the command line does.
 
+use crate::store::data;
 use arrow::array::RecordBatch;
 use forebay::app::open::{Opened, Reading, Which, from_file};
 use forebay::app::project::{Project, Surroundings};
@@ -7,11 +8,13 @@ use forebay::app::store_stages::{Done, Prepared, Request};
 use forebay::engine::pool::Pool;
 use forebay::error::Result;
 use forebay::format::encoding::{Codec, Container};
+use forebay::format::name::Name;
 use forebay::io::Access;
 use forebay::materialize::run::Options;
 use forebay::plan::order::batch::{Batching, Tail};
 use forebay::reader::Reader;
 use forebay::store::Store;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -71,6 +74,11 @@ pub fn store_at(directory: &str) -> Store {
     Store::open(directory, &Access::default()).unwrap()
 }
 
+/// Of two entries at most each.
+pub fn many_partitions() -> String {
+    PHOTOS.replace("entries: 8", "entries: 2")
+}
+
 pub struct Dataset {
     pub directory: tempfile::TempDir,
     pub file: PathBuf,
@@ -107,6 +115,17 @@ impl Dataset {
             threads: 2,
             progress: &|_, _| {},
         })
+    }
+
+    /// With the store at a place of its own.
+    pub fn surrounded_at<T>(&self, store: &Path, body: impl FnOnce(&Surroundings) -> T) -> T {
+        self.surrounded(|s| {
+            body(&Surroundings { store: Some(store.to_str().unwrap().to_owned()), cache: s.cache.clone(), ..*s })
+        })
+    }
+
+    pub fn project_at(&self, store: &Path) -> Project {
+        self.surrounded_at(store, |s| Project::open(&self.file, s)).unwrap()
     }
 
     pub fn project(&self) -> Project {
@@ -150,14 +169,14 @@ impl Dataset {
     }
 
     /// Blobs, records, heads: every file of the store by name, with its bytes.
-    pub fn files(&self) -> std::collections::BTreeMap<String, Vec<u8>> {
-        let mut found = std::collections::BTreeMap::new();
+    pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        let mut found = BTreeMap::new();
         walk(&self.store(), &self.store(), &mut found);
         found
     }
 }
 
-fn walk(root: &Path, directory: &Path, found: &mut std::collections::BTreeMap<String, Vec<u8>>) {
+fn walk(root: &Path, directory: &Path, found: &mut BTreeMap<String, Vec<u8>>) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries {
         let path = entry.unwrap().path();
@@ -168,6 +187,26 @@ fn walk(root: &Path, directory: &Path, found: &mut std::collections::BTreeMap<St
             found.insert(name, std::fs::read(&path).unwrap());
         }
     }
+}
+
+/// What a finished store holds, but for what measures and dates: seconds of records, times of listings.
+pub fn lasting(store: &Path) -> BTreeMap<String, String> {
+    let mut lasting = BTreeMap::new();
+    for (name, bytes) in data::files(store) {
+        let kept = match name.parse() {
+            Ok(Name::Shard { .. }) => without(&bytes, "seconds"),
+            Ok(Name::Snapshot { .. }) => without(&bytes, "listed_ms"),
+            _ => blake3::hash(&bytes).to_string(),
+        };
+        lasting.insert(name, kept);
+    }
+    lasting
+}
+
+fn without(json: &[u8], field: &str) -> String {
+    let mut document: serde_json::Value = serde_json::from_slice(json).unwrap();
+    assert!(document.as_object_mut().unwrap().remove(field).is_some());
+    document.to_string()
 }
 
 /// Runs the binary in a directory.

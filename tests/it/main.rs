@@ -4,11 +4,12 @@ mod commands;
 mod consumers;
 mod crash;
 mod documents;
-
+mod faults;
 mod fixture;
 mod formats;
 mod fuzzing;
 mod golden;
+mod growth;
 mod healing;
 mod image;
 mod newcomer;
@@ -24,3 +25,4 @@ mod structure;
 mod together;
 mod unreliable;
 mod wild;
+mod workers;

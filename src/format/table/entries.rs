@@ -47,16 +47,13 @@ impl Entries {
 
     /// Checks every rule of `formats/tables.md`; errors are `Corrupt`, or `Invalid` for a newer version.
     pub fn decode(bytes: &Buffer) -> Result<Entries> {
-        let table = Table::open(KIND, bytes)?;
-        let carried_type = table.schema.field_with_name(CARRIED).ok().map(|f| f.data_type().clone());
-        let names: Vec<&str> = COLUMNS.into_iter().chain(carried_type.as_ref().map(|_| CARRIED)).collect();
-        table.expect_columns(&names)?;
-        let mut entries = Vec::with_capacity(usize::try_from(table.rows).unwrap_or(usize::MAX).min(1 << 20));
+        let mut stream = Stream::open(bytes)?;
+        let mut entries = Vec::with_capacity(usize::try_from(stream.table.rows).unwrap_or(usize::MAX).min(1 << 20));
         let mut carried = Vec::new();
-        for batch in table {
-            let batch = batch?;
-            append(&mut entries, &batch)?;
-            if carried_type.is_some() {
+        while let Some(batch) = stream.batch() {
+            let (batch, mut some) = batch?;
+            entries.append(&mut some);
+            if stream.carried.is_some() {
                 carried.push(RecordBatch::from(column::<StructArray>(KIND, &batch, CARRIED, false)?.clone()));
             }
         }
@@ -64,7 +61,7 @@ impl Entries {
         if let Some(twice) = entries.iter().find(|e| !keys.insert(e.key.as_str())) {
             return Err(corrupt(KIND, format!("every key once, found {:?} twice", twice.key)));
         }
-        let carried = match carried_type {
+        let carried = match stream.carried {
             None => None,
             Some(DataType::Struct(fields)) => {
                 let schema = Arc::new(Schema::new(fields));
@@ -74,6 +71,40 @@ impl Entries {
             Some(other) => return Err(corrupt(KIND, format!("a struct of carried values, found {other}"))),
         };
         Ok(Entries { entries, carried })
+    }
+
+    /// The entries alone, in order and some at a time, for what can't hold them all. As `decode`, but for keys that stand
+    /// twice, which nothing looks for.
+    pub fn stream(bytes: &Buffer) -> Result<impl Iterator<Item = Result<Vec<Entry>>> + use<>> {
+        let mut stream = Stream::open(bytes)?;
+        Ok(std::iter::from_fn(move || Some(stream.batch()?.map(|(_, entries)| entries))))
+    }
+}
+
+/// A table of entries, read batch by batch.
+struct Stream {
+    table: Table,
+    /// The type of the values that rows carry, if they do.
+    carried: Option<DataType>,
+    /// Of the last entry read.
+    partition: Option<u32>,
+}
+
+impl Stream {
+    fn open(bytes: &Buffer) -> Result<Stream> {
+        let table = Table::open(KIND, bytes)?;
+        let carried = table.schema.field_with_name(CARRIED).ok().map(|f| f.data_type().clone());
+        let names: Vec<&str> = COLUMNS.into_iter().chain(carried.as_ref().map(|_| CARRIED)).collect();
+        table.expect_columns(&names)?;
+        Ok(Stream { table, carried, partition: None })
+    }
+
+    fn batch(&mut self) -> Option<Result<(RecordBatch, Vec<Entry>)>> {
+        let batch = self.table.next()?;
+        Some(batch.and_then(|batch| {
+            let entries = decode(&batch, &mut self.partition)?;
+            Ok((batch, entries))
+        }))
     }
 }
 
@@ -109,7 +140,9 @@ fn columns(entries: &[Entry]) -> Vec<ArrayRef> {
     ]
 }
 
-fn append(entries: &mut Vec<Entry>, batch: &RecordBatch) -> Result<()> {
+/// The entries of a batch. `previous`: the partition of the entry before it.
+fn decode(batch: &RecordBatch, previous: &mut Option<u32>) -> Result<Vec<Entry>> {
+    let mut entries = Vec::with_capacity(batch.num_rows());
     let key: &LargeStringArray = column(KIND, batch, "key", false)?;
     let file: &LargeStringArray = column(KIND, batch, "file", true)?;
     let identity: &LargeStringArray = column(KIND, batch, "identity", false)?;
@@ -129,7 +162,6 @@ fn append(entries: &mut Vec<Entry>, batch: &RecordBatch) -> Result<()> {
             (Some("rows"), Some(start), Some(end)) if start <= end => Some(Range::Rows { start, end }),
             found => return Err(corrupt(KIND, format!("a range bytes, group or rows, found {found:?}"))),
         };
-        let previous = entries.last().map(|e| e.partition);
         let partition = partition.value(row);
         if partition != previous.unwrap_or(0) && Some(partition) != previous.and_then(|p| p.checked_add(1)) {
             return Err(corrupt(
@@ -137,6 +169,7 @@ fn append(entries: &mut Vec<Entry>, batch: &RecordBatch) -> Result<()> {
                 format!("partitions from 0 without gaps, found {partition} behind {previous:?}"),
             ));
         }
+        *previous = Some(partition);
         entries.push(Entry {
             key: key.value(row).to_owned(),
             file: file.is_valid(row).then(|| file.value(row).to_owned()),
@@ -147,5 +180,5 @@ fn append(entries: &mut Vec<Entry>, batch: &RecordBatch) -> Result<()> {
             partition,
         });
     }
-    Ok(())
+    Ok(entries)
 }

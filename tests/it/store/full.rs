@@ -26,6 +26,23 @@ impl Mount {
     pub fn path(&self) -> &Path {
         self.0.path()
     }
+    /// Bytes in use, and those that the files there need.
+    pub fn space(&self) -> (u64, u64) {
+        let space = rustix::fs::statvfs(self.path()).unwrap();
+        let block = space.f_frsize;
+        let needed = files(self.path()).values().map(|bytes| (bytes.len() as u64).div_ceil(block) * block).sum();
+        ((space.f_blocks - space.f_bfree) * block, needed)
+    }
+    /// An empty file system that can't be written, over a directory that is there.
+    pub fn read_only_over(directory: &Path) -> Option<impl Drop + use<>> {
+        struct Over(std::path::PathBuf);
+        impl Drop for Over {
+            fn drop(&mut self) {
+                let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+            }
+        }
+        mount(&["-t", "tmpfs", "-o", "ro", "tmpfs"], directory).then(|| Over(directory.to_owned()))
+    }
     /// Changes options, such as `ro` or `size=8m`.
     pub fn remount(&self, options: &str) {
         assert!(mount(&["-o", &format!("remount,{options}")], self.path()));
