@@ -16,6 +16,7 @@ mod pipeline_file;
 mod plan;
 mod reading;
 mod refusals;
+mod servers;
 mod shards;
 mod sources;
 mod store;
