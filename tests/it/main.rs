@@ -18,6 +18,8 @@ mod pipeline_file;
 mod plan;
 mod reading;
 mod refusals;
+mod s3;
+mod servers;
 mod shards;
 mod sources;
 mod store;
