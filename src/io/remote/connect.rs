@@ -24,6 +24,8 @@ pub fn s3(bucket: &str, access: &Access) -> Result<Arc<dyn ObjectStore>> {
     let client = ClientOptions::new().with_timeout_disabled().with_connect_timeout(Duration::from_secs(10));
     let once = RetryConfig { max_retries: 0, ..RetryConfig::default() };
     let mut builder = AmazonS3Builder::new().with_client_options(client).with_retry(once).with_bucket_name(bucket);
+    // Objects are removed one by one, which every service can; replies to removing many differ from service to service.
+    builder = builder.with_disable_bulk_delete(true);
     for (name, value) in &access.environment {
         if let Some(key) = key(name) {
             builder = builder.with_config(key, value);
