@@ -9,6 +9,7 @@ mod guard;
 pub mod head;
 pub mod name;
 pub mod record;
+pub mod root;
 pub mod schema;
 pub mod shard;
 pub mod table;

@@ -29,6 +29,12 @@ pub enum Name {
     Manifest { recipe: RecipeKey, encoding: Encoding, snapshot: SnapshotId },
     /// A report that a blob is bad.
     Report { blob: Digest },
+    /// A pin; its name obeys the rules of pipelines' names.
+    Pin { pin: PipelineName },
+    /// What a running process uses; the id is drawn at random.
+    Intent { id: Digest },
+    /// What a running collection is about to remove; the id is drawn at random.
+    Candidates { id: Digest },
 }
 
 impl Name {
@@ -73,6 +79,15 @@ pub fn manifests(recipe: RecipeKey, encoding: Encoding) -> String {
 pub fn reports() -> String {
     format!("{ROOT}/reports")
 }
+pub fn pins() -> String {
+    format!("{ROOT}/pins")
+}
+pub fn intents() -> String {
+    format!("{ROOT}/intents")
+}
+pub fn candidates() -> String {
+    format!("{ROOT}/gc")
+}
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,6 +111,9 @@ impl fmt::Display for Name {
                 write!(f, "{ROOT}/stages/{recipe}/{encoding}/manifests/{snapshot}.json")
             }
             Name::Report { blob } => write!(f, "{ROOT}/reports/{blob}.json"),
+            Name::Pin { pin } => write!(f, "{ROOT}/pins/{pin}.json"),
+            Name::Intent { id } => write!(f, "{ROOT}/intents/{id}.json"),
+            Name::Candidates { id } => write!(f, "{ROOT}/gc/{id}.json"),
         }
     }
 }
@@ -151,6 +169,9 @@ fn parse(parts: &[&str]) -> Option<Name> {
             snapshot: stem(file)?.parse().ok()?,
         },
         ["reports", file] => Name::Report { blob: stem(file)?.parse().ok()? },
+        ["pins", file] => Name::Pin { pin: stem(file)?.parse().ok()? },
+        ["intents", file] => Name::Intent { id: stem(file)?.parse().ok()? },
+        ["gc", file] => Name::Candidates { id: stem(file)?.parse().ok()? },
         _ => return None,
     })
 }
@@ -213,7 +234,7 @@ mod tests {
         ];
         let container = prop_oneof![Just(Container::Arrow), Just(Container::Parquet)];
         let pipeline = "[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}";
-        (any::<([u8; 32], [u8; 32], u32)>(), encoding, container, pipeline, 0..8).prop_map(
+        (any::<([u8; 32], [u8; 32], u32)>(), encoding, container, pipeline, 0..11).prop_map(
             |((a, b, seq), encoding, container, pipeline, kind)| {
                 let pipeline = pipeline.parse().unwrap();
                 let (recipe, snapshot) = (RecipeKey::from_bytes(a), SnapshotId::from_bytes(b));
@@ -225,6 +246,9 @@ mod tests {
                     4 => Name::Order { recipe, snapshot },
                     5 => Name::Shard { recipe, encoding, shard: ShardKey::from_bytes(b) },
                     6 => Name::Manifest { recipe, encoding, snapshot },
+                    7 => Name::Pin { pin: pipeline },
+                    8 => Name::Intent { id: Digest::from_bytes(a) },
+                    9 => Name::Candidates { id: Digest::from_bytes(a) },
                     _ => Name::Report { blob: Digest::from_bytes(a) },
                 }
             },
@@ -269,6 +293,9 @@ mod tests {
             format!("v1/stages/{hex}/parquet-zstd-3/shards/ab/{hex}.json"),
             format!("v1/stages/{hex}/arrow-none/manifests/{hex}.json"),
             format!("v1/reports/{hex}.json"),
+            "v1/pins/release-2.1.json".to_owned(),
+            format!("v1/intents/{hex}.json"),
+            format!("v1/gc/{hex}.json"),
         ] {
             assert_eq!(name.parse::<Name>().unwrap().to_string(), name);
         }
@@ -302,6 +329,10 @@ mod tests {
             format!("v1/stages/{hex}/arrow-none/shards/ac/{hex}.json"),
             format!("v1/stages/{hex}/arrow-zstd-03/manifests/{hex}.json"),
             format!("v1/stages/{hex}/arrow-none/shards/{hex}.json"),
+            "v1/pins/../pins.json".to_owned(),
+            "v1/pins/.hidden.json".to_owned(),
+            "v1/pins/.json".to_owned(),
+            "v1/intents/mine.json".to_owned(),
         ] {
             assert!(name.parse::<Name>().is_err(), "{name}");
         }

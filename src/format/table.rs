@@ -1,5 +1,5 @@
 //! The tables kept as Parquet blobs, so that DuckDB can query them: entries of a snapshot, shards of a manifest, counts
-//! of an order. Their bytes are a function of their rows. Ids hash rows, never these bytes.
+//! of an order, names that a collection removes. Their bytes are a function of their rows. Ids hash rows, never these bytes.
 
 mod entries;
 mod file;
@@ -48,6 +48,7 @@ pub struct OrderRow {
 
 const SHARDS: &str = "shards";
 const ORDER: &str = "order";
+const NAMES: &str = "names";
 
 /// The shard table of a manifest; the bytes are a function of the rows.
 pub fn encode_shards(rows: &[ShardRow]) -> Result<Vec<u8>> {
@@ -167,6 +168,26 @@ pub fn decode_order(bytes: &Buffer) -> Result<Vec<OrderRow>> {
             }
             found.push(OrderRow { partition: partition.value(row), rows, row_map });
         }
+    }
+    Ok(found)
+}
+
+/// A table of objects' names.
+pub fn encode_names(names: &[String]) -> Result<Vec<u8>> {
+    let fields = vec![Field::new("name", DataType::LargeUtf8, false)];
+    let table = batch(fields, vec![Arc::new(LargeStringArray::from_iter_values(names))])?;
+    write(NAMES, &table, &["name"], &[])
+}
+
+/// Errors are `Corrupt`, or `Invalid` for a newer version.
+pub fn decode_names(bytes: &Buffer) -> Result<Vec<String>> {
+    let table = Table::open(NAMES, bytes)?;
+    table.expect_columns(&["name"])?;
+    let mut found = Vec::new();
+    for batch in table {
+        let batch = batch?;
+        let names: &LargeStringArray = column(NAMES, &batch, "name", false)?;
+        found.extend(names.iter().flatten().map(str::to_owned));
     }
     Ok(found)
 }

@@ -64,7 +64,7 @@ impl Local {
 
     /// The file reaches the disk before its name does, and the name before the caller hears of it: what is published
     /// later, on the strength of this, can't survive a power cut without it. What stands there and is no object makes way.
-    pub fn publish(&self, temporary: Temporary, path: &Path, replace: bool) -> Result<Put> {
+    pub fn publish(&self, mut temporary: Temporary, path: &Path, replace: bool) -> Result<Put> {
         let directory = parent(path)?;
         let replace = replace || is_no_object(path);
         if !replace && let Some(found) = self.bytes(path)? {
@@ -75,7 +75,15 @@ impl Local {
         if replace {
             clear_directory(path).map_err(|e| failure("move aside the directory", path, e))?;
         }
-        if temporary.place(path, replace, self.means).map_err(|e| failure("publish", path, e))? {
+        let mut place = || match temporary.place(path, replace, self.means) {
+            // It was empty, and was pruned just now.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.make_directory(directory)?;
+                temporary.place(path, replace, self.means)
+            }
+            result => result,
+        };
+        if place().map_err(|e| failure("publish", path, e))? {
             sync_directory(directory).map_err(|e| failure("write the directory", directory, e))?;
             return Ok(Put::Created);
         }
@@ -149,13 +157,12 @@ impl Local {
         Ok(open(path)?.map(|(file, _)| file))
     }
 
-    pub fn bytes(&self, path: &Path) -> Result<Option<u64>> {
-        match fs::metadata(path) {
-            Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
-            Ok(_) => Err(no_file(path)),
-            Err(error) if leads_nowhere(&error) => Ok(None),
-            Err(error) => Err(failure("look at", path, error)),
-        }
+    pub fn stat(&self, name: &str, path: &Path) -> Result<Option<Object>> {
+        look_at(path)?.map(|metadata| object(name, path, &metadata)).transpose()
+    }
+
+    fn bytes(&self, path: &Path) -> Result<Option<u64>> {
+        Ok(look_at(path)?.map(|metadata| metadata.len()))
     }
 
     pub fn map(&self, path: &Path, bytes: u64) -> Result<Buffer> {
@@ -268,6 +275,19 @@ impl Local {
         Ok(swept)
     }
 
+    /// Best effort: a directory that another process fills at this moment stays, or is made again by it.
+    pub fn prune(&self, directory: &Path) -> Result<()> {
+        for (name, metadata) in self.children(directory)? {
+            let path = directory.join(name);
+            // A link is the owner's, whatever it leads to.
+            if metadata.is_some_and(|metadata| metadata.is_dir()) && !path.is_symlink() {
+                self.prune(&path)?;
+                let _ = fs::remove_dir(&path);
+            }
+        }
+        Ok(())
+    }
+
     pub fn now_ms(&self) -> Result<i64> {
         let temporary = self.temporary()?;
         let metadata = temporary.file().metadata().map_err(|e| failure("look at", temporary.path(), e))?;
@@ -294,6 +314,15 @@ fn open(path: &Path) -> Result<Option<(File, u64)>> {
     };
     let metadata = file.metadata().map_err(|e| failure("look at", path, e))?;
     if metadata.is_file() { Ok(Some((file, metadata.len()))) } else { Err(no_file(path)) }
+}
+
+fn look_at(path: &Path) -> Result<Option<Metadata>> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => Ok(Some(metadata)),
+        Ok(_) => Err(no_file(path)),
+        Err(error) if leads_nowhere(&error) => Ok(None),
+        Err(error) => Err(failure("look at", path, error)),
+    }
 }
 
 fn no_file(path: &Path) -> Error {

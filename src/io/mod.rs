@@ -117,9 +117,14 @@ impl Storage {
 
     /// The length of an object in bytes; `None` where there is none.
     pub fn bytes(&self, name: &str) -> Result<Option<u64>> {
+        Ok(self.stat(name)?.map(|object| object.bytes))
+    }
+
+    /// What a list says of an object; `None` where there is none.
+    pub fn stat(&self, name: &str) -> Result<Option<Object>> {
         match &self.place {
-            Place::Local(local) => local.bytes(&path(local, name)?),
-            Place::Remote(remote) => remote.bytes(checked(name)?),
+            Place::Local(local) => local.stat(name, &path(local, name)?),
+            Place::Remote(remote) => remote.stat(checked(name)?),
         }
     }
 
@@ -215,6 +220,23 @@ impl Storage {
         match &self.place {
             Place::Local(local) => local.now_ms(),
             Place::Remote(remote) => remote.now_ms(),
+        }
+    }
+
+    /// How long a request may take, with all that it is tried again, before it fails.
+    pub fn longest_request(&self) -> Duration {
+        match &self.place {
+            // A disk may be slow, but what it does it does at once.
+            Place::Local(_) => Duration::from_secs(10),
+            Place::Remote(remote) => remote.longest_request(),
+        }
+    }
+
+    /// Removes the directories below `prefix` that hold nothing. A bucket has none.
+    pub fn prune(&self, prefix: &str) -> Result<()> {
+        match &self.place {
+            Place::Local(local) => local.prune(&directory(local, prefix)?),
+            Place::Remote(_) => Ok(()),
         }
     }
 

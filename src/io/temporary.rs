@@ -61,7 +61,7 @@ impl Temporary {
     }
 
     /// Gives the synced file the name `to`, whose directory is there. False: the name is taken and `replace` isn't set.
-    pub fn place(mut self, to: &Path, replace: bool, means: Means) -> io::Result<bool> {
+    pub fn place(&mut self, to: &Path, replace: bool, means: Means) -> io::Result<bool> {
         if !self.named {
             match link_unnamed(&self.file, to, means) {
                 Ok(true) => return Ok(true),
@@ -75,7 +75,7 @@ impl Temporary {
             match link_unnamed(&self.file, &path, means) {
                 Ok(true) => (self.path, self.named) = (path, true),
                 Ok(false) => return Err(io::ErrorKind::AlreadyExists.into()),
-                Err(error) if refused(&error) => self = self.copied(parent(to)?)?,
+                Err(error) if refused(&error) => *self = self.copied(parent(to)?)?,
                 Err(error) => return Err(error),
             }
         }

@@ -9,7 +9,7 @@ use crate::format::name::{self, Name};
 use crate::format::record::Part;
 use crate::format::shard::PartBytes;
 use crate::id::Digest;
-use crate::io::{Put, Spool};
+use crate::io::{Object, Put, Spool};
 use arrow::buffer::Buffer;
 
 impl Placed for Report {
@@ -30,8 +30,11 @@ impl Store {
                 spool.bytes()
             )));
         }
+        self.await_clear(&object)?;
         let reported = self.reported(part.blob)?;
-        let bad = reported || sound(self.storage.bytes(&object))?.flatten().is_some_and(|bytes| bytes != part.bytes);
+        // What a killed writer left is made young, so that a collection sees that it is used again.
+        let unfit = |found: Object| found.bytes != part.bytes || !self.is_ours(found.modified_ms);
+        let bad = reported || sound(self.storage.stat(&object))?.flatten().is_some_and(unfit);
         match self.storage.publish(spool, &object, bad)? {
             Put::Exists { bytes } if bytes != part.bytes => {
                 return Err(Error::conflict(format!(
@@ -58,10 +61,11 @@ impl Store {
         self.storage.part(&part_name(part, container), part.bytes)
     }
 
-    /// Whether a part's blob is there with its length and not reported bad.
+    /// Whether a part's blob is there with its length, not reported bad and not about to be removed.
     pub(super) fn part_is_sound(&self, part: &Part, container: Container) -> Result<bool> {
-        let bytes = sound(self.storage.bytes(&part_name(part, container)))?.flatten();
-        Ok(bytes == Some(part.bytes) && !self.reported(part.blob)?)
+        let object = part_name(part, container);
+        let bytes = sound(self.storage.bytes(&object))?.flatten();
+        Ok(bytes == Some(part.bytes) && !self.is_doomed(&object)? && !self.reported(part.blob)?)
     }
 
     /// Publishes a table's bytes. Tables are small enough to be read again: one that is there under the same name with
@@ -69,7 +73,10 @@ impl Store {
     pub fn put_table(&self, bytes: Vec<u8>, rows: u64) -> Result<TableRef> {
         let table = TableRef { blob: Digest::of(&bytes), bytes: bytes.len() as u64, rows };
         let object = Name::table(table.blob).to_string();
-        if self.storage.put(&bytes, &object, false)? != Put::Created && !self.table_is_sound(&table)? {
+        self.await_clear(&object)?;
+        let young =
+            || -> Result<bool> { Ok(self.storage.stat(&object)?.is_some_and(|found| self.is_ours(found.modified_ms))) };
+        if self.storage.put(&bytes, &object, false)? != Put::Created && !(young()? && self.table_is_sound(&table)?) {
             self.storage.put(&bytes, &object, true)?;
         }
         Ok(table)

@@ -1,11 +1,16 @@
 //! Level 5: the catalog over `io`: publish, fetch and verify blobs, records, heads and manifests. What each object is
 //! called stands in `format::name`, what it holds in `format::head`, `record` and `table`; `formats/store.md` specifies both.
 //!
-//! Nothing here locks or remembers. A document is published by a conditional put; who comes second reads what is there and
+//! Nothing here locks; what a process says of itself (`lease`) dies with it. A document is published by a conditional put; who comes second reads what is there and
 //! adopts it if it is sound. Only what is proved bad is overwritten.
 
 mod blobs;
+pub mod gc;
 mod heads;
+mod kept;
+mod lease;
+mod pins;
+mod reach;
 mod records;
 mod usage;
 pub mod verify;
@@ -15,7 +20,10 @@ use crate::format::VERSION;
 use crate::format::document::Document;
 use crate::format::name::{self, Name};
 use crate::io::{Access, Put, Spool, Storage};
+use std::sync::Arc;
 
+pub use kept::Pace;
+pub use lease::Uses;
 pub use records::shard_row;
 pub use usage::{StageUsage, Usage};
 
@@ -23,6 +31,8 @@ pub use usage::{StageUsage, Usage};
 #[derive(Debug, Clone)]
 pub struct Store {
     storage: Storage,
+    /// What this process said that it uses, if it did.
+    lease: Option<Arc<lease::Lease>>,
 }
 
 /// A document that can tell whether a name is its own.
@@ -42,7 +52,7 @@ impl Store {
 
     /// A store in any storage.
     pub fn over(storage: Storage) -> Result<Self> {
-        let store = Store { storage };
+        let store = Store { storage, lease: None };
         let url = store.storage.location();
         let directories = store.storage.list_directories("")?;
         let version = |name: &String| name.strip_prefix('v').and_then(|digits| digits.parse::<u32>().ok());
@@ -111,6 +121,7 @@ impl Store {
                 T::MAX_BYTES
             )));
         }
+        self.await_clear(&object)?;
         for _ in 0..ATTEMPTS {
             if self.storage.put(&bytes, &object, false)? == Put::Created {
                 return Ok(document.clone());

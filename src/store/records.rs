@@ -20,8 +20,8 @@ impl Store {
     /// record in force.
     pub fn put_record(&self, record: &Record) -> Result<Record> {
         if !self.sound(record)? {
-            return Err(Error::conflict(format!(
-                "cannot publish {}: a blob of it is gone or was reported bad since it was written; try again",
+            return Err(Error::unavailable(format!(
+                "cannot publish {}: a blob of it is gone, was reported bad or is about to be removed since it was written; try again",
                 record_name(record)
             )));
         }
@@ -33,8 +33,11 @@ impl Store {
         self.read(&Name::Shard { recipe, encoding, shard })
     }
 
-    /// Whether every part is there with its length and none is reported bad.
+    /// Whether every part is there with its length, none is reported bad, and nothing of it is about to be removed.
     pub fn sound(&self, record: &Record) -> Result<bool> {
+        if self.is_doomed(&record_name(record).to_string())? {
+            return Ok(false);
+        }
         for part in &record.parts {
             if !self.part_is_sound(part, record.encoding.container)? {
                 return Ok(false);

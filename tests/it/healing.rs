@@ -195,7 +195,11 @@ fn objects(sound: &Sound) -> Vec<(&'static str, String)> {
                 objects.push(("part", blob.to_string()));
                 objects.push(("record", object));
             }
-            Name::Blob { .. } | Name::Report { .. } => {}
+            Name::Blob { .. }
+            | Name::Report { .. }
+            | Name::Pin { .. }
+            | Name::Intent { .. }
+            | Name::Candidates { .. } => {}
         }
     }
     objects.push(("recipe", recipes["resize"].clone()));

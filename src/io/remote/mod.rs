@@ -69,6 +69,10 @@ impl Remote {
         Remote { objects, url, prefix, scratch: access.scratch.clone(), retry, clock: OnceLock::new() }
     }
 
+    pub fn longest_request(&self) -> Duration {
+        self.retry.longest()
+    }
+
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -174,7 +178,13 @@ impl Remote {
         })
     }
 
-    pub fn bytes(&self, name: &str) -> Result<Option<u64>> {
+    pub fn stat(&self, name: &str) -> Result<Option<Object>> {
+        let path = self.path(name)?;
+        let found = wait(async { there(self.request("look at", name, 0, || self.objects.head(&path)).await) })?;
+        Ok(found.map(|meta| object(name.to_owned(), &meta)))
+    }
+
+    fn bytes(&self, name: &str) -> Result<Option<u64>> {
         let path = self.path(name)?;
         wait(self.length(name, &path))
     }
@@ -257,7 +267,7 @@ impl Remote {
             .filter_map(|meta| {
                 let name = self.name(&meta.location)?.to_owned();
                 let kept = !name.split('/').any(|part| part.starts_with(temporary::PREFIX));
-                kept.then(|| Object { name, bytes: meta.size, modified_ms: meta.last_modified.timestamp_millis() })
+                kept.then(|| object(name, meta))
             })
             .collect();
         objects.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -319,6 +329,10 @@ impl Remote {
         }
         Ok(swept)
     }
+}
+
+fn object(name: String, meta: &object_store::ObjectMeta) -> Object {
+    Object { name, bytes: meta.size, modified_ms: meta.last_modified.timestamp_millis() }
 }
 
 /// What isn't there is no failure.

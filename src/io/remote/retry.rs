@@ -30,6 +30,11 @@ impl Retry {
         Retry { patience, first_pause, gate: Gate { state: Mutex::new((MOST, 0)), freed: Notify::new() } }
     }
 
+    /// What a request of little takes at most, with all attempts.
+    pub fn longest(&self) -> Duration {
+        self.patience + ATTEMPT
+    }
+
     /// `bytes`: what an attempt moves at most. Returns the last attempt's failure.
     pub async fn run<T, F>(&self, bytes: u64, call: impl Fn() -> F) -> Result<T, Error>
     where

@@ -6,6 +6,7 @@ use crate::error::{Kind, Result};
 use crate::format::encoding::{Container, Encoding};
 use crate::format::head::{ManifestHead, OrderHead, PipelineHead, RecipeHead, SnapshotHead, TableRef};
 use crate::format::name::Name;
+use crate::format::root::{Candidates, Intent, Pin};
 use crate::format::table::{Entries, OrderRow, ShardRow};
 use crate::id::{Digest, RecipeKey};
 use crate::plan::key::order_id;
@@ -41,6 +42,13 @@ impl Verifier<'_> {
                         self.manifest(name, (*recipe, *encoding), &head, &table, seen, &mut outcome)?;
                     }
                 }
+            }
+            Name::Pin { .. } => drop(self.read::<Pin>(name, &mut outcome)?),
+            Name::Intent { .. } => drop(self.read::<Intent>(name, &mut outcome)?),
+            // Its table may be gone from one moment to the next, with the list itself.
+            Name::Candidates { .. } => {
+                let list = self.read::<Candidates>(name, &mut outcome)?;
+                outcome.refers_to.extend(list.map(|list| (list.table.blob, Container::Parquet)));
             }
             // Looked at elsewhere.
             Name::Blob { .. } | Name::Shard { .. } | Name::Report { .. } => {}
