@@ -1,6 +1,6 @@
 //! Level 9: what the command line and Python share: a pipeline file opened (`project`), its steps bound (`chains`), what to
 //! store (`targets`), a dataset opened for reading (`open`), what a store holds (`catalog`), what two snapshots differ in
-//! (`compare`), plain directories (`export`), starter pipelines (`init`), a pipeline file as one of several workers opens it
+//! (`compare`), pins (`pin`), plain directories (`export`), starter pipelines (`init`), a pipeline file as one of several workers opens it
 //! (`worker`), class names (`labels`, `classes`), the steps in words (`steps`).
 
 pub mod catalog;
@@ -13,6 +13,7 @@ pub mod export;
 pub mod init;
 pub mod labels;
 pub mod open;
+pub mod pin;
 pub mod project;
 pub mod steps;
 pub mod store_stages;

@@ -6,7 +6,7 @@ use crate::app::project::{Project, Surroundings, order_parameters};
 use crate::engine::count;
 use crate::engine::dataset::{Dataset, Split};
 use crate::engine::pool::Pool;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::canonical;
 use crate::format::{head, schema};
 use crate::id::SnapshotId;
@@ -61,7 +61,7 @@ pub struct Reading<'a> {
 
 /// Opens a pipeline file with the given or current snapshot.
 pub fn from_file(path: &Path, which: Which, listed_ms: i64, surroundings: &Surroundings) -> Result<Opened> {
-    let project = Project::open(path, surroundings)?;
+    let mut project = Project::open(path, surroundings)?;
     let store = &project.dataset.store;
     let head = match which {
         Which::Current => store.current_snapshot(&project.pipeline.name)?,
@@ -70,11 +70,12 @@ pub fn from_file(path: &Path, which: Which, listed_ms: i64, surroundings: &Surro
     let (snapshot, fresh, mut notes) = match head {
         // Another reader (columns, kind, fields) lists other entries: its snapshot would not fit this chain.
         Some(head) if which != Which::Current || head.reader == project.source.describe().to_json() => {
-            (load(store, &head)?, false, Vec::new())
+            (load(store, &head)?, false, held(&mut project.dataset, head.snapshot)?)
         }
         _ => {
             let snapshot = project.list(surroundings.progress)?;
-            let note = match project.publish(&snapshot, listed_ms, false) {
+            let held = project.dataset.hold(READ, snapshot.id);
+            let note = match held.and_then(|()| project.publish(&snapshot, listed_ms, false)) {
                 Ok(_) => "no snapshot was stored: one was taken now".to_owned(),
                 Err(error) => {
                     format!("no snapshot was stored: one was taken now and is held in memory ({})", error.chain())
@@ -107,8 +108,9 @@ pub fn from_store(store: Store, name: &str, which: Which) -> Result<Opened> {
     let reader = canonical::Value::try_from(&snapshot_head.reader)?;
     let splits = chains::recorded(&store, &head, &pipeline, &reader, &input)?;
     let snapshot = load(&store, &snapshot_head)?;
-    let dataset = Dataset { name: name.to_owned(), source: None, splits, store };
-    Ok(Opened { pipeline, dataset, snapshot: Arc::new(snapshot), fresh: false, notes: Vec::new() })
+    let mut dataset = Dataset { name: name.to_owned(), source: None, splits, store };
+    let notes = held(&mut dataset, snapshot.id)?;
+    Ok(Opened { pipeline, dataset, snapshot: Arc::new(snapshot), fresh: false, notes })
 }
 
 impl Opened {
@@ -206,6 +208,27 @@ pub fn describe(origins: &[Origin]) -> String {
         })
         .collect();
     format!("{shards} shard{}: {}", if shards == 1 { "" } else { "s" }, parts.join(", "))
+}
+
+const READ: &str = "read";
+
+/// Says that this process uses a snapshot that the store holds. Errors: `NotFound` where a collection has removed it, or is
+/// about to; those of a store that can't be written.
+pub fn hold(dataset: &mut Dataset, purpose: &str, snapshot: SnapshotId) -> Result<()> {
+    dataset.hold(purpose, snapshot)?;
+    find_snapshot(&dataset.store, &dataset.name, snapshot).map(drop)
+}
+
+/// As `hold`, for a reader, who may do without: then a note.
+fn held(dataset: &mut Dataset, snapshot: SnapshotId) -> Result<Vec<String>> {
+    match hold(dataset, READ, snapshot) {
+        Ok(()) => Ok(Vec::new()),
+        Err(error) if error.kind() == Kind::NotFound => Err(error),
+        Err(error) => Ok(vec![format!(
+            "the store can't be told that it is read: only `--keep-within` keeps a `forebay gc` meanwhile from removing what is read ({})",
+            error.chain()
+        )]),
+    }
 }
 
 /// The snapshot of that id of a pipeline.

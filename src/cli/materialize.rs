@@ -123,7 +123,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
 /// The project with a snapshot that was taken, and unless it is a dry run published, now.
 fn listed(arguments: &Arguments, context: &Context, request: &Request) -> Result<(Project, Arc<Snapshot>)> {
     let begun_ms = now_ms();
-    let (project, snapshot) = context.surrounded(|surroundings| {
+    let (mut project, snapshot) = context.surrounded(|surroundings| {
         let project = Project::open(&arguments.pipeline, surroundings)?;
         // What can't be stored is refused before anything is listed and published.
         request.targets(&project)?;
@@ -132,6 +132,7 @@ fn listed(arguments: &Arguments, context: &Context, request: &Request) -> Result
     })?;
     project.notes().iter().for_each(|note| context.out.note(note));
     if !arguments.dry_run {
+        project.dataset.hold("materialize", snapshot.id)?;
         project.publish(&snapshot, begun_ms, arguments.replace)?;
     }
     Ok((project, snapshot))
@@ -145,8 +146,11 @@ fn as_worker(
     worker: Worker,
 ) -> Result<(Project, Arc<Snapshot>)> {
     let which = arguments.snapshot.map_or(Which::Current, Which::Id);
-    let (project, snapshot) = context.surrounded(|s| app::worker::open(&arguments.pipeline, which, s))?;
+    let (mut project, snapshot) = context.surrounded(|s| app::worker::open(&arguments.pipeline, which, s))?;
     request.targets(&project)?;
+    if !arguments.dry_run {
+        app::open::hold(&mut project.dataset, "materialize --worker", snapshot.id)?;
+    }
     let partitions = count(snapshot.partitions() as u64, "partition");
     context.out.note(&format!("worker {worker} of snapshot {}: {partitions}", snapshot.id.short()));
     Ok((project, snapshot))

@@ -3,13 +3,17 @@
 
 mod check;
 mod completions;
+mod cp;
+mod du;
 mod explain;
 mod export;
 mod files;
+mod gc;
 mod init;
 mod ls;
 mod materialize;
 mod output;
+mod pin;
 mod place;
 mod progress;
 mod read;
@@ -91,6 +95,11 @@ enum Command {
     Explain(explain::Arguments),
     Export(export::Arguments),
     Verify(verify::Arguments),
+    Du(du::Arguments),
+    Gc(gc::Arguments),
+    Pin(pin::Arguments),
+    Unpin(pin::UnpinArguments),
+    Cp(cp::Arguments),
     Steps(steps::Arguments),
     Completions(completions::Arguments),
 }
@@ -125,6 +134,11 @@ pub fn main() -> ExitCode {
         Command::Files(arguments) => files::run(arguments, &context),
         Command::Export(arguments) => export::run(arguments, &context),
         Command::Verify(arguments) => verify::run(arguments, &context),
+        Command::Du(arguments) => du::run(arguments, &context),
+        Command::Gc(arguments) => gc::run(arguments, &context),
+        Command::Pin(arguments) => pin::run(arguments, &context),
+        Command::Unpin(arguments) => pin::run_unpin(arguments, &context),
+        Command::Cp(arguments) => cp::run(arguments, &context),
         Command::Steps(arguments) => steps::run(arguments, &context),
         Command::Completions(arguments) => completions::run(arguments, &context),
     };

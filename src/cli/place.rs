@@ -55,6 +55,11 @@ impl StoredStage {
 }
 
 impl Place {
+    /// As if this had been given.
+    pub fn at(place: String) -> Place {
+        Place { place: Some(place), pipeline: None }
+    }
+
     /// The pipeline file, where that is what was given.
     pub fn file(&self) -> Option<&Path> {
         self.place.as_deref().map(Path::new).filter(|path| is_pipeline_file(path))

@@ -22,12 +22,13 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
     let begun_ms = now_ms();
-    let (project, snapshot) = context.surrounded(|surroundings| {
+    let (mut project, snapshot) = context.surrounded(|surroundings| {
         let project = Project::open(&arguments.pipeline, surroundings)?;
         let snapshot = project.list(surroundings.progress)?;
         Ok((project, snapshot))
     })?;
     project.notes().iter().for_each(|note| context.out.note(note));
+    project.dataset.hold("snapshot", snapshot.id)?;
     let head = project.publish(&snapshot, begun_ms, arguments.replace)?;
     context.out.result(
         json!({

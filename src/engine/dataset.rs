@@ -1,10 +1,12 @@
 //! A dataset, opened: the chains of a pipeline bound to their source (where there is one) and store.
 
 use crate::error::{Error, Result};
+use crate::id::{RecipeKey, SnapshotId};
 use crate::plan::chain::Chain;
 use crate::source::Source;
 use crate::spec::node::suggest;
-use crate::store::Store;
+use crate::store::{Store, Uses};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 #[derive(Clone)]
@@ -28,6 +30,17 @@ pub struct Split {
 impl Dataset {
     pub fn chains(&self) -> Vec<Chain> {
         self.splits.iter().map(|s| s.chain.clone()).collect()
+    }
+
+    /// Says that this process, for that purpose, uses a snapshot and the stages that may be stored of it: until it ends, no
+    /// collection removes them. Errors are those of a store that can't be written.
+    pub fn hold(&mut self, purpose: &str, snapshot: SnapshotId) -> Result<()> {
+        let stages = self.splits.iter().flat_map(|split| &split.chain.stages).filter(|stage| stage.deterministic);
+        let recipes: BTreeSet<RecipeKey> = stages.map(|stage| stage.recipe).collect();
+        let recipes: Vec<RecipeKey> = recipes.into_iter().collect();
+        self.store =
+            self.store.hold(&Uses { purpose, pipeline: &self.name, snapshots: &[snapshot], recipes: &recipes })?;
+        Ok(())
     }
 
     /// The split of that name; without a name the only one.

@@ -226,8 +226,7 @@ impl Storage {
     /// How long a request may take, with all that it is tried again, before it fails.
     pub fn longest_request(&self) -> Duration {
         match &self.place {
-            // A disk may be slow, but what it does it does at once.
-            Place::Local(_) => Duration::from_secs(10),
+            Place::Local(_) => Duration::from_secs(3),
             Place::Remote(remote) => remote.longest_request(),
         }
     }

@@ -3,6 +3,7 @@
 //! and the nearest valid name.
 
 mod de;
+pub mod duration;
 mod fields;
 pub mod node;
 pub mod pipeline;

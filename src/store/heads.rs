@@ -66,7 +66,7 @@ impl Store {
     /// Appends a pipeline head unless the newest is equal.
     pub fn put_pipeline(&self, head: &PipelineHead) -> Result<()> {
         let pipeline: PipelineName = head.name.parse()?;
-        let names = self.pipeline_names(&pipeline)?;
+        let names = self.settled(|| self.pipeline_names(&pipeline))?;
         let id = Digest::of(&head.to_json());
         let mut seq = next(names.first());
         match self.newest::<PipelineHead>(&names) {
@@ -100,7 +100,7 @@ impl Store {
     /// `Conflict`. `head.table` is set here.
     pub fn put_snapshot(&self, mut head: SnapshotHead, entries: &Entries) -> Result<SnapshotHead> {
         let pipeline: PipelineName = head.pipeline.parse()?;
-        let names = self.snapshot_names(&pipeline)?;
+        let names = self.settled(|| self.snapshot_names(&pipeline))?;
         let mut seq = next(names.first());
         for (index, name) in names.iter().take_while(|n| self::seq(n) == names.first().and_then(self::seq)).enumerate()
         {
@@ -190,6 +190,17 @@ impl Store {
         let stream = self.table(&head.table).and_then(|table| Entries::stream(&table));
         let stream = stream.map_err(|e| unusable(e, &name))?;
         Ok(stream.map(move |some| some.map_err(|e| unusable(e, &name))))
+    }
+
+    /// Heads that `list` gives, once the newest isn't about to be removed.
+    fn settled(&self, list: impl Fn() -> Result<Vec<Name>>) -> Result<Vec<Name>> {
+        loop {
+            let names = list()?;
+            match names.first() {
+                Some(newest) if self.await_clear(&newest.to_string())? => {}
+                _ => return Ok(names),
+            }
+        }
     }
 
     fn pipeline_names(&self, pipeline: &PipelineName) -> Result<Vec<Name>> {

@@ -119,16 +119,22 @@ impl Store {
     }
 
     /// Waits until no collection is about to remove an object, and sees to it that what this process relies upon is kept.
-    pub(super) fn await_clear(&self, object: &str) -> Result<()> {
-        let Some(lease) = &self.lease else { return Ok(()) };
+    /// True if it had to wait.
+    pub(super) fn await_clear(&self, object: &str) -> Result<bool> {
+        let Some(lease) = &self.lease else { return Ok(false) };
         lease.kept.check()?;
-        let mut doomed = self.is_doomed(object)?;
-        while doomed {
+        let doomed = self.is_doomed(object)?;
+        let mut still = doomed;
+        while still {
             std::thread::sleep(lease.pace.poll);
             lease.kept.check()?;
-            doomed = self.look(true)?.iter().any(|names| names.contains(object));
+            still = self.look(true)?.iter().any(|names| names.contains(object));
         }
-        Ok(())
+        Ok(doomed)
+    }
+
+    pub(super) fn pace(&self) -> Option<Pace> {
+        self.lease.as_ref().map(|lease| lease.pace)
     }
 
     /// Whether an object of that age is nobody's but this process's to remove, should nothing refer to it yet.

@@ -5,8 +5,10 @@
 //! adopts it if it is sound. Only what is proved bad is overwritten.
 
 mod blobs;
+pub mod copy;
 pub mod gc;
 mod heads;
+pub mod holdings;
 mod kept;
 mod lease;
 mod pins;
@@ -99,7 +101,11 @@ impl Store {
 
     /// As `read`, with the bare reason for an error.
     fn document<T: Placed>(&self, name: &Name) -> Result<Option<T>> {
-        let Some(bytes) = self.storage.get(&name.to_string(), T::MAX_BYTES)? else { return Ok(None) };
+        let object = name.to_string();
+        if self.is_doomed(&object)? {
+            return Ok(None);
+        }
+        let Some(bytes) = self.storage.get(&object, T::MAX_BYTES)? else { return Ok(None) };
         let document = T::from_json(&bytes)?;
         if !document.is_at(name, &bytes) {
             return Err(Error::corrupt(format!("this {} belongs elsewhere", T::WHAT)));

@@ -1,5 +1,6 @@
 //! Records: which blobs a shard consists of in one encoding, and what is stored of a recipe.
 
+use super::kept::Moment;
 use super::{Placed, Store};
 use crate::error::{Error, Result};
 use crate::format::encoding::Encoding;
@@ -19,13 +20,23 @@ impl Store {
     /// blob there with its length, none reported) and doesn't contradict this one, which was just computed; else replaced. Returns the
     /// record in force.
     pub fn put_record(&self, record: &Record) -> Result<Record> {
+        self.await_clear(&record_name(record).to_string())?;
         if !self.sound(record)? {
             return Err(Error::unavailable(format!(
                 "cannot publish {}: a blob of it is gone, was reported bad or is about to be removed since it was written; try again",
                 record_name(record)
             )));
         }
-        self.put(&record_name(record), record, |found| Ok(agree(found, record) && self.sound(found)?))
+        let (begun, pace) = (Moment::now(), self.pace());
+        let found = self.put(&record_name(record), record, |found| Ok(agree(found, record) && self.sound(found)?))?;
+        // A disk or service that took its time: a collection may have begun and ended meanwhile.
+        if pace.is_some_and(|pace| begun.elapsed() > pace.look) && !self.sound(&found)? {
+            return Err(Error::unavailable(format!(
+                "{} was published so slowly that a collection has removed a blob of it meanwhile; try again",
+                record_name(record)
+            )));
+        }
+        Ok(found)
     }
 
     /// `None` where there is none; a bad one is `Corrupt`.

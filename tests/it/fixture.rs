@@ -196,6 +196,8 @@ pub fn lasting(store: &Path) -> BTreeMap<String, String> {
         let kept = match name.parse() {
             Ok(Name::Shard { .. }) => without(&bytes, "seconds"),
             Ok(Name::Snapshot { .. }) => without(&bytes, "listed_ms"),
+            // Killed processes leave theirs behind; they count no more after a while.
+            Ok(Name::Intent { .. }) => continue,
             _ => blake3::hash(&bytes).to_string(),
         };
         lasting.insert(name, kept);

@@ -84,7 +84,6 @@ pub fn plan(store: &Store, options: &Options) -> Result<Plan> {
     marking.pipelines()?;
     marking.pins(&pins)?;
     marking.intents(&intents)?;
-    marking.kept.extend(lists.iter().flat_map(|list| [Name::Candidates { id: list.id }, table_of(&list.table)]));
     marking.manifests()?;
     let firm = marking.firm.clone();
     for names in marking.stages(&firm)?.into_values() {
@@ -121,7 +120,9 @@ pub fn plan(store: &Store, options: &Options) -> Result<Plan> {
         name => kept.contains(name),
     };
     let mut plan = Plan { recent_bytes, notes: marking.notes.clone(), ..Plan::default() };
-    for (name, seen) in index.iter() {
+    let passing: HashSet<Name> =
+        lists.iter().flat_map(|list| [Name::Candidates { id: list.id }, table_of(&list.table)]).collect();
+    for (name, seen) in index.iter().filter(|(name, _)| !passing.contains(name)) {
         if stays(name) {
             plan.kept_objects += 1;
             plan.kept_bytes += seen.bytes;

@@ -25,8 +25,6 @@ use std::time::Duration;
 pub struct Options<'a> {
     /// What was current, and manifests that were published, within this time are kept.
     pub keep_within: Duration,
-    /// How long to wait for others at least, however short they ask for.
-    pub grace: Duration,
     /// Pipelines that aren't needed any more.
     pub forget: Vec<PipelineName>,
     /// What is kept only for `keep_within` gives way where the store would hold more bytes.
@@ -86,9 +84,8 @@ pub fn collect(store: &Store, options: &Options) -> Result<Collected> {
     }
     let list = List::publish(store, &plan.remove, options)?;
     let others = store.intents_within(options.pace.lifetime)?;
-    let asked = others.iter().map(|intent| Duration::from_millis(intent.grace_ms)).max().unwrap_or_default();
-    let wait = options.grace.max(asked);
-    if !wait.is_zero() {
+    let asked = others.iter().map(|intent| Duration::from_millis(intent.grace_ms)).max();
+    if let Some(wait) = asked {
         (options.progress)(Event::Waiting { others: others.len(), wait });
         sleep(wait, options);
     }

@@ -272,7 +272,7 @@ fn the_second_writer_adopts_a_sound_record_and_replaces_any_other() {
             }
         }
         assert!(!store.sound(&first).unwrap());
-        assert_eq!(store.put_record(&first).unwrap_err().kind(), Kind::Conflict, "a record without its blobs");
+        assert_eq!(store.put_record(&first).unwrap_err().kind(), Kind::Unavailable, "a record without its blobs");
         assert_eq!(store.put_record(&other).unwrap(), other, "{damage}");
     }
 
