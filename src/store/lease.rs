@@ -150,9 +150,11 @@ impl Store {
         if anew || old {
             let looked = Moment::now();
             let mut tables = Vec::new();
-            for list in self.candidates_within(lease.pace.lifetime)? {
+            // What is read here isn't looked up in what is known so far.
+            let bare = Store { storage: self.storage.clone(), lease: None };
+            for list in bare.candidates_within(lease.pace.lifetime)? {
                 let known = view.tables.iter().find(|(table, _)| *table == list.table.blob);
-                match known.cloned().map_or_else(|| self.names(&list), |known| Ok(Some(known))) {
+                match known.cloned().map_or_else(|| bare.names(&list), |known| Ok(Some(known))) {
                     Ok(found) => tables.extend(found),
                     Err(error) => {
                         return Err(error.during("cannot read what `forebay gc`, which is running, is about to remove"));

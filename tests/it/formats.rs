@@ -10,6 +10,7 @@ use forebay::format::head::{
 };
 use forebay::format::name::Name;
 use forebay::format::record::{Chunk, Part, Record, Span};
+use forebay::format::root::{Candidates, Intent, Pin};
 use forebay::format::table::{Entries, OrderRow};
 use forebay::format::{VERSION, schema};
 use forebay::id::{Digest, OrderId, RecipeKey, ShardKey};
@@ -280,6 +281,20 @@ fn examples_are_what_the_code_writes() {
     let record = Name::Shard { recipe, encoding, shard }.to_string();
     let found = "column 1 of chunk 0: expected another digest".to_owned();
     example("report", &Report { version: VERSION, blob: digest("parquet-zstd-3"), record, found });
+    let (name, pipeline, recipes) = ("paper-v1".to_owned(), "photos".to_owned(), vec![recipe]);
+    example("pin", &Pin { version: VERSION, name, pipeline: pipeline.clone(), snapshot, recipes: recipes.clone() });
+    let intent = Intent {
+        version: VERSION,
+        id: digest("intent"),
+        purpose: "materialize".to_owned(),
+        pipeline,
+        snapshots: vec![snapshot],
+        recipes,
+        began_ms: 1_700_000_000_000,
+        grace_ms: 5_000,
+    };
+    example("intent", &intent);
+    example("candidates", &Candidates { version: VERSION, id: digest("list"), table: table("names", 5) });
 }
 
 #[test]
@@ -312,6 +327,9 @@ fn the_text_names_the_numbers_of_the_code() {
         limit::<ManifestHead>(),
         limit::<Record>(),
         limit::<Report>(),
+        limit::<Pin>(),
+        limit::<Intent>(),
+        limit::<Candidates>(),
     ] {
         contains("heads.md", line);
     }
@@ -325,6 +343,9 @@ fn the_text_names_the_numbers_of_the_code() {
         format!("v1/stages/{digest}/parquet-zstd-3/shards/55/{digest}.json"),
         format!("v1/stages/{digest}/parquet-zstd-3/manifests/{digest}.json"),
         format!("v1/reports/{digest}.json"),
+        "v1/pins/paper-v1.json".to_owned(),
+        format!("v1/intents/{digest}.json"),
+        format!("v1/gc/{digest}.json"),
     ] {
         assert!(name.parse::<Name>().is_ok(), "{name}");
         contains("store.md", format!("`{}`", name.replace(&digest, "5…5")));

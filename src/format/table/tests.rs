@@ -89,6 +89,8 @@ fn tables_round_trip_and_bytes_are_a_function_of_rows() {
         let bytes = encode_order(&orders(n)).unwrap();
         assert_eq!(decode_order(&buffer(bytes.clone())).unwrap(), orders(n));
         assert_eq!(encode_order(&orders(n)).unwrap(), bytes);
+        let names: Vec<String> = shards(n).iter().map(|row| row.shard.to_string()).collect();
+        assert_eq!(decode_names(&buffer(encode_names(&names).unwrap())).unwrap(), names);
     }
 }
 
