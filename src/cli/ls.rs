@@ -5,6 +5,8 @@ use crate::cli::Context;
 use crate::cli::output::count;
 use crate::cli::place::Place;
 use crate::error::Result;
+use crate::format::head::SnapshotHead;
+use crate::format::root::Pin;
 use crate::spec::size;
 use clap::Args;
 use serde_json::{Value, json};
@@ -24,17 +26,22 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         Some(name) => vec![name],
         None => store.pipelines()?,
     };
-    let usage = store.usage()?;
+    let (usage, pins) = (store.usage()?, store.pins()?);
     let mut documents = Vec::new();
     let mut text = String::new();
     for name in &names {
         let pipeline = catalog::pipeline(&store, Some(name))?;
         let snapshots = store.snapshots(name)?.map(|(_, head)| head).collect::<Result<Vec<_>>>()?;
         let _ = writeln!(text, "{name}");
+        let pinned = |head: &SnapshotHead| -> Vec<&str> {
+            let of = |pin: &&Pin| pin.pipeline == *name && pin.snapshot == head.snapshot;
+            pins.iter().filter(of).map(|pin| pin.name.as_str()).collect()
+        };
         for (index, head) in snapshots.iter().enumerate() {
+            let pinned: String = pinned(head).iter().map(|pin| format!("  (pinned: {pin})")).collect();
             let _ = writeln!(
                 text,
-                "  snapshot {}  {}, {}, {}{}",
+                "  snapshot {}  {}, {}, {}{}{pinned}",
                 head.snapshot,
                 count(head.entries, "entry"),
                 count(head.rows, "sample"),
@@ -72,7 +79,7 @@ pub fn run(arguments: Arguments, context: &Context) -> Result<()> {
         }
         let snapshots: Vec<Value> = snapshots
             .iter()
-            .map(|h| json!({ "snapshot": h.snapshot, "entries": h.entries, "rows": h.rows, "bytes": h.bytes, "partitions": h.partitions }))
+            .map(|h| json!({ "snapshot": h.snapshot, "entries": h.entries, "rows": h.rows, "bytes": h.bytes, "partitions": h.partitions, "pins": pinned(h) }))
             .collect();
         documents.push(json!({ "pipeline": name, "snapshots": snapshots, "stages": stages }));
     }

@@ -49,7 +49,9 @@ impl Store {
         }
         for recipe in self.recipes()? {
             for encoding in self.encodings(recipe)? {
-                usage.stages.push(self.stage_usage(recipe, encoding)?);
+                let stage = self.stage_usage(recipe, encoding)?;
+                // What a collection left are empty directories at most.
+                usage.stages.extend((stage.shards > 0).then_some(stage));
             }
         }
         Ok(usage)

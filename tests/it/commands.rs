@@ -147,7 +147,7 @@ fn every_command_speaks_json() {
     let listed = json(at, &["ls", FILE]);
     has(&listed, &["pipelines", "blobs", "blob_bytes"]);
     has(&listed["pipelines"][0], &["pipeline", "snapshots", "stages"]);
-    has(&listed["pipelines"][0]["snapshots"][0], &["snapshot", "entries", "rows", "bytes", "partitions"]);
+    has(&listed["pipelines"][0]["snapshots"][0], &["snapshot", "entries", "rows", "bytes", "partitions", "pins"]);
     let fields = ["stage", "split", "recipe", "encoding", "shards", "rows", "bytes", "failed_rows", "complete"];
     has(&listed["pipelines"][0]["stages"][0], &fields);
 
@@ -187,6 +187,20 @@ fn every_command_speaks_json() {
     let fields = ["error", "findings", "heads", "records", "parts_read", "bytes_read", "orphans", "orphan_bytes"];
     has(&verified, &fields);
     assert_eq!((&verified["findings"], &verified["records"]), (&json!([]), &shown["shards"]));
+
+    let held = json(at, &["du", FILE]);
+    has(&held, &["stages", "snapshots", "unreferenced_objects", "unreferenced_bytes", "objects", "bytes"]);
+    has(&held["snapshots"][0], &["pipeline", "snapshot", "current", "bytes", "own_bytes", "stages"]);
+    has(&held["stages"][0], &["pipeline", "stage", "split", "recipe", "encoding", "former", "shards", "bytes"]);
+    has(&json(at, &["pin", "first", FILE]), &["pin", "pipeline", "snapshot"]);
+    assert_eq!(json(at, &["ls", FILE])["pipelines"][0]["snapshots"][0]["pins"], json!(["first"]));
+    assert_eq!(json(at, &["unpin", "first", FILE]), json!({ "unpinned": "first" }));
+    let collected = json(at, &["gc", FILE, "--dry-run"]);
+    let fields = ["dry_run", "removed", "removed_objects", "removed_bytes", "swept", "kept_objects", "kept_bytes"];
+    has(&collected, &[&fields[..], &["recent_bytes", "in_use", "notes"]].concat());
+    let copied = json(at, &["cp", FILE, "copy"]);
+    has(&copied, &["snapshots", "shards", "bytes", "reused_shards", "notes"]);
+    assert_eq!(copied["shards"], shown["shards"]);
 
     // A failure is a document as well, and the sentence for people goes where it always goes.
     let (code, out, err) = run(at, &["show", FILE, "--stage", "resise", "--json"]);

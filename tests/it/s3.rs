@@ -96,6 +96,34 @@ fn a_store_in_a_bucket_is_that_of_a_directory() {
 }
 
 #[test]
+fn a_copy_goes_into_a_bucket_and_back_and_is_collected_there() {
+    let server = Server::shared();
+    let dataset = Dataset::with_photos(PHOTOS, 24);
+    let (at, bucket) = (dataset.path(), &server.prefix("copied"));
+    succeed(server, at, &["materialize", "pipeline.yaml", "--stage", "all"]);
+    succeed(server, at, &["cp", "pipeline.yaml", bucket]);
+    let storage = Storage::open(bucket, &access(server, &at.join("scratch"))).unwrap();
+    same(&contents(&storage), &contents(&local(&dataset)));
+    succeed(server, at, &["cp", bucket, "back"]);
+    let back = Storage::open(at.join("back").to_str().unwrap(), &Access::default()).unwrap();
+    same(&contents(&back), &contents(&storage));
+    assert!(succeed(server, at, &["cp", bucket, "back", "--json"]).contains("\"shards\": 0"));
+
+    // A second snapshot makes most of the first obsolete.
+    for number in 0..4 {
+        std::fs::remove_file(at.join(format!("photos/{}/{number:04}.jpg", ["cat", "dog", "owl"][number % 3]))).unwrap();
+    }
+    succeed(server, at, &["materialize", "pipeline.yaml", "--stage", "all", "--store", bucket]);
+    let before = storage.list("").unwrap().len();
+    succeed(server, at, &["gc", bucket, "--keep-within", "0"]);
+    assert!(storage.list("").unwrap().len() < before);
+    assert!(succeed(server, at, &["verify", bucket]).contains("all good"));
+    succeed(server, at, &["materialize", "pipeline.yaml", "--stage", "all"]);
+    succeed(server, at, &["gc", "pipeline.yaml", "--keep-within", "0"]);
+    same(&contents(&storage), &contents(&local(&dataset)));
+}
+
+#[test]
 fn what_is_damaged_in_a_bucket_is_found_and_healed() {
     let server = Server::shared();
     let dataset = Dataset::with_photos(PHOTOS, 24);

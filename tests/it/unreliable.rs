@@ -11,7 +11,7 @@ use forebay::error::Kind;
 use forebay::io::{Access, Storage};
 use forebay::materialize::run::Options;
 use forebay::plan::order::batch::{Batching, Tail};
-use forebay::store::Store;
+use forebay::store::{Pace, Store, gc};
 use futures_util::stream::{self, BoxStream, StreamExt};
 use object_store::memory::InMemory;
 use object_store::path::Path;
@@ -240,6 +240,37 @@ fn a_thousand_faulty_services_end_with_the_store_and_batches_of_a_sound_one() {
         failed += faulty.failed.load(Ordering::Relaxed);
     }
     assert!(failed > 3000, "{failed} faults");
+}
+
+#[test]
+fn a_collection_on_faulty_services_leaves_what_it_leaves_on_a_sound_one() {
+    let [many, few] = [9, 6].map(|count| Dataset::with_photos(&PHOTOS.replace("entries: 8", "entries: 4"), count));
+    let collected = |objects: &Arc<Faulty>| -> forebay::error::Result<BTreeMap<String, Vec<u8>>> {
+        run(&many, objects)?;
+        run(&few, objects)?;
+        let before = contents(objects).len();
+        let storage = Storage::over(objects.clone(), "s3://faulty", &access(&many, Duration::from_secs(60)));
+        let stop = AtomicBool::new(false);
+        let options = gc::Options {
+            keep_within: Duration::ZERO,
+            forget: Vec::new(),
+            max_bytes: None,
+            dry_run: false,
+            pace: Pace::usual(false),
+            stop: &stop,
+            progress: &|_| {},
+        };
+        gc::collect(&Store::over(storage)?, &options)?;
+        let left = contents(objects);
+        assert!(left.len() < before);
+        Ok(left)
+    };
+    let expected = collected(&Faulty::new(0, 0)).unwrap();
+    for seed in 1..=100 {
+        let found = collected(&Faulty::new(seed, 20 + seed)).unwrap_or_else(|e| panic!("seed {seed}: {}", e.chain()));
+        assert!(found.keys().eq(expected.keys()), "seed {seed}: {:?}", found.keys());
+        assert!(found == expected, "seed {seed}");
+    }
 }
 
 #[test]

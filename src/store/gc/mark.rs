@@ -49,6 +49,9 @@ struct Root {
     recipes: BTreeSet<RecipeKey>,
 }
 
+/// A head with its number.
+type Numbered = (u32, Name, Seen);
+
 /// A stage of a snapshot in one encoding.
 type Stage = (RecipeKey, Encoding, SnapshotId);
 
@@ -149,7 +152,7 @@ pub fn turn(name: &Name) -> u8 {
 impl Marking<'_> {
     /// Of each pipeline that isn't to be forgotten: what is current, and what was so a while ago.
     fn pipelines(&mut self) -> Result<()> {
-        let mut names: BTreeMap<PipelineName, [Vec<(u32, Name, Seen)>; 2]> = BTreeMap::new();
+        let mut names: BTreeMap<PipelineName, [Vec<Numbered>; 2]> = BTreeMap::new();
         for (name, seen) in self.reach.index.iter() {
             let (pipeline, seq, which) = match name {
                 Name::Pipeline { pipeline, seq, .. } => (pipeline, seq, 0),
@@ -198,7 +201,7 @@ impl Marking<'_> {
     }
 
     /// The current head, then those that were current within the time that is kept, newest first.
-    fn in_force(&self, mut heads: Vec<(u32, Name, Seen)>) -> Vec<Name> {
+    fn in_force(&self, mut heads: Vec<Numbered>) -> Vec<Name> {
         heads.sort_by_cached_key(|(seq, name, _)| (Reverse(*seq), name.to_string()));
         let mut since = i64::MAX;
         let mut kept = Vec::new();
