@@ -27,6 +27,9 @@ impl Placed for Candidates {
     }
 }
 
+/// Services that keep whole seconds, and clocks read from them, are off by less.
+pub(super) const COARSE_MS: i64 = 2_000;
+
 /// What a process is about to use.
 #[derive(Debug, Clone, Copy)]
 pub struct Uses<'a> {
@@ -68,7 +71,7 @@ impl Store {
             pipeline: uses.pipeline.to_owned(),
             snapshots: uses.snapshots.to_vec(),
             recipes: uses.recipes.to_vec(),
-            began_ms: self.storage.now_ms()?,
+            began_ms: self.storage.now_ms()?.saturating_sub(COARSE_MS),
             grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
         };
         intent.check()?;
@@ -137,9 +140,9 @@ impl Store {
         self.lease.as_ref().map(|lease| lease.pace)
     }
 
-    /// Whether an object of that age is nobody's but this process's to remove, should nothing refer to it yet.
+    /// Whether an object is so young that it was surely published after this process said what it uses.
     pub(super) fn is_ours(&self, modified_ms: i64) -> bool {
-        self.lease.as_ref().is_none_or(|lease| modified_ms >= lease.began_ms)
+        self.lease.as_ref().is_none_or(|lease| modified_ms >= lease.began_ms + 2 * COARSE_MS)
     }
 
     /// The names that collections are about to remove, as they were `pace.look` ago at most.

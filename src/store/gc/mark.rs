@@ -12,7 +12,7 @@ use crate::format::root::{Intent, Pin};
 use crate::id::{Digest, RecipeKey, SnapshotId};
 use crate::plan::snapshot::Snapshot;
 use crate::store::Store;
-use crate::store::lease::ms;
+use crate::store::lease::{COARSE_MS, ms};
 use crate::store::reach::{Index, Reach, Seen, is_damaged, table_of};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -77,7 +77,11 @@ pub fn plan(store: &Store, options: &Options) -> Result<Plan> {
     let mut marking = Marking {
         options,
         reach: Reach::new(store, &index)?,
-        cutoff_ms: now_ms.saturating_sub(ms(options.keep_within)),
+        cutoff_ms: if options.keep_within.is_zero() {
+            i64::MAX
+        } else {
+            now_ms.saturating_sub(ms(options.keep_within))
+        },
         kept: HashSet::new(),
         firm: BTreeSet::new(),
         recent: BTreeSet::new(),
@@ -96,6 +100,9 @@ pub fn plan(store: &Store, options: &Options) -> Result<Plan> {
     marking.recent()?;
     let recent_bytes = index.bytes(&marking.kept) - firm_bytes;
 
+    // Where only whole seconds are kept, what was published anew within one looks unchanged: it has to be older than that.
+    let coarse = index.iter().all(|(_, seen)| seen.modified_ms % 1_000 == 0);
+    let settled_ms = if coarse { now_ms.saturating_sub(COARSE_MS) } else { i64::MAX };
     // A running process publishes blobs before what leads to them.
     let begun = intents.iter().map(|intent| intent.began_ms).min().unwrap_or(i64::MAX);
     for (name, seen) in index.iter() {
@@ -107,7 +114,7 @@ pub fn plan(store: &Store, options: &Options) -> Result<Plan> {
             }
             _ => false,
         };
-        if young {
+        if young || seen.modified_ms >= settled_ms {
             marking.kept.insert(name.clone());
         }
     }
