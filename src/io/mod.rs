@@ -22,6 +22,8 @@ use bytes::Bytes;
 use local::Local;
 use object_store::ObjectStore;
 use remote::Remote;
+pub use address::bucket_and_rest;
+pub use remote::{Listed, Objects, Pinned, Stream, Version, Wanted};
 pub use small::{open_regular, read_small, read_small_text, utf8};
 pub use spool::Spool;
 use std::io::Read;

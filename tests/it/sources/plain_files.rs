@@ -59,7 +59,7 @@ fn patterns_choose() {
         let mut spec = place.spec.clone();
         spec.patterns = patterns.iter().map(|p| p.to_string()).collect();
         spec.root = root.map(str::to_owned);
-        let source = Source::open(&spec, place.directory.path(), None, None).unwrap();
+        let source = Source::open(&spec, place.directory.path(), None, None, &no_buckets).unwrap();
         assert_eq!(keys(&list(&source).unwrap()), expect, "{patterns:?}");
     };
     check(&["photos/s/{01..02}.jpg"], None, &["01.jpg", "02.jpg"]);
