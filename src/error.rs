@@ -97,8 +97,14 @@ impl Error {
         Error { kind: self.kind, message: message.into(), source: Some(Box::new(self)) }
     }
 
-    /// An I/O failure on a named thing: missing is `NotFound`, all else `Unavailable`.
+    /// An I/O failure on a named thing: missing is `NotFound`, all else `Unavailable`. One of ours that came through a reader
+    /// and says what is wrong with the data is itself again.
     pub fn io(what: impl fmt::Display, error: std::io::Error) -> Self {
+        let error = match error.downcast::<Error>() {
+            Ok(ours) if matches!(ours.kind, Kind::Conflict | Kind::Corrupt | Kind::NotFound) => return ours,
+            Ok(ours) => std::io::Error::other(ours),
+            Err(error) => error,
+        };
         let kind = match error.kind() {
             std::io::ErrorKind::NotFound => Kind::NotFound,
             _ => Kind::Unavailable,

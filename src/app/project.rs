@@ -7,7 +7,7 @@ use crate::format::head::{PipelineHead, RecipeHead, SnapshotHead, StageHead, Tab
 use crate::format::table::Entries;
 use crate::format::{VERSION, schema};
 use crate::id::Digest;
-use crate::io::{Access, read_small_text};
+use crate::io::{Access, Objects, read_small_text};
 use crate::plan::order::{DEFAULT_LANES, default_block};
 use crate::plan::partition::Layout;
 use crate::plan::snapshot::Snapshot;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub struct Surroundings<'a> {
     /// Wins over the file's `store:`.
     pub store: Option<String>,
-    /// What reaching a remote store takes; the file's `storage:` adds what is missing.
+    /// What reaching a remote store or source takes; the file's `storage:` adds what is missing.
     pub access: &'a Access,
     /// `${VAR}` of the pipeline file.
     pub variables: &'a dyn Fn(&str) -> Option<String>,
@@ -269,7 +269,9 @@ pub fn order_parameters(pipeline: &Pipeline, snapshot: &Snapshot) -> (u32, u32) 
 
 /// Opens the source with the input schema that an earlier listing by the same reader recorded, if there is one.
 fn open_source(pipeline: &Pipeline, base: &Path, store: &Store, surroundings: &Surroundings) -> Result<Source> {
-    let open = |recorded| Source::open(&pipeline.source, base, recorded, surroundings.cache.clone());
+    let access = surroundings.access.clone().with_defaults(&pipeline.storage);
+    let buckets = |bucket: &str| Objects::open(bucket, &access);
+    let open = |recorded| Source::open(&pipeline.source, base, recorded, surroundings.cache.clone(), &buckets);
     let source = open(None)?;
     match store.readable_snapshot(&pipeline.name)? {
         Some(head) if head.reader == source.describe().to_json() => {

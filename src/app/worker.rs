@@ -10,6 +10,7 @@ use crate::format::canonical::Value;
 use crate::format::head::{PipelineHead, SnapshotHead};
 use crate::format::schema;
 use crate::id::RecipeKey;
+use crate::io::Objects;
 use crate::plan::chain::Stage;
 use crate::plan::explain::first_difference;
 use crate::plan::snapshot::Snapshot;
@@ -26,7 +27,9 @@ pub fn open(path: &Path, which: Which, surroundings: &Surroundings) -> Result<(P
     let store = open_store(&pipeline, &base, surroundings.store.as_deref(), surroundings.access)?;
     let (known, head) = published(&store, &pipeline.name, which)?;
     let recorded = Arc::new(schema::decode(&head.input_schema)?);
-    let source = Source::open(&pipeline.source, &base, Some(recorded), surroundings.cache.clone())?;
+    let access = surroundings.access.clone().with_defaults(&pipeline.storage);
+    let buckets = |bucket: &str| Objects::open(bucket, &access);
+    let source = Source::open(&pipeline.source, &base, Some(recorded), surroundings.cache.clone(), &buckets)?;
     if source.describe().to_json() != head.reader {
         return Err(disagree(&format!("snapshot {} was listed by another reader", head.snapshot.short())));
     }

@@ -3,6 +3,8 @@
 use crate::error::{Error, Result};
 use std::path::PathBuf;
 
+const S3: &str = "s3://";
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
     Directory(PathBuf),
@@ -27,7 +29,7 @@ impl Address {
                     Error::invalid(format!("{url:?} is no file URL; expected file:///absolute/path, or the path alone"))
                 })?
             }
-            Some(("s3", rest)) => return bucket(url, rest),
+            Some(("s3", _)) => return bucket(url),
             Some((scheme, _)) => {
                 return Err(Error::invalid(format!(
                     "a store under {scheme}:// ({url:?}) is not built; expected a local directory, file:///path or s3://bucket/prefix"
@@ -41,18 +43,27 @@ impl Address {
     }
 }
 
-fn bucket(url: &str, rest: &str) -> Result<Address> {
-    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+/// The bucket of an `s3://` URL and what stands behind its slash; `None` for a text without this scheme.
+pub fn bucket_and_rest(url: &str) -> Result<Option<(&str, &str)>> {
+    let Some(rest) = url.strip_prefix(S3) else { return Ok(None) };
+    let (bucket, rest) = rest.split_once('/').unwrap_or((rest, ""));
     if bucket.contains('@') {
         // Not shown: what stands before the @ would be a secret.
         return Err(Error::invalid(
-            "a store's URL holds credentials; leave them out and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            "an s3:// URL holds credentials; leave them out and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         ));
     }
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     if bucket.is_empty() || !bucket.chars().all(plain) {
         return Err(Error::invalid(format!("{url:?} names no bucket; expected s3://bucket/prefix")));
     }
+    Ok(Some((bucket, rest)))
+}
+
+fn bucket(url: &str) -> Result<Address> {
+    let Some((bucket, prefix)) = bucket_and_rest(url)? else {
+        return Err(Error::internal(format!("{url:?} is no s3:// URL")));
+    };
     let prefix = prefix.trim_end_matches('/');
     let odd = |part: &str| part.is_empty() || part == "." || part == ".." || part.contains(['\0', '\n', '\r']);
     if !prefix.is_empty() && prefix.split('/').any(odd) {

@@ -6,8 +6,9 @@ use crate::format::entry::{Entry, Identity, Range};
 use crate::id::Digest;
 use crate::source::batch::{assemble, bounded, chosen, key_text, keys_from, own, position, schema_of};
 use crate::source::ipc::IpcFile;
+use crate::source::opened::Opened;
 use crate::source::parquet::ParquetFile;
-use crate::source::root::{Opened, Root, file_of};
+use crate::source::root::{Root, file_of};
 use crate::source::types;
 use crate::source::validator::Part;
 use crate::source::walk::Found;
@@ -16,7 +17,6 @@ use arrow::array::{Array, ArrayRef, LargeStringArray, RecordBatch};
 use arrow::datatypes::{Schema, SchemaRef};
 use rayon::prelude::*;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::path::Path;
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -85,11 +85,15 @@ impl Columnar {
     fn walk(&self) -> Result<Vec<Found>> {
         let mut found = self.root.walk()?;
         if !self.parquet {
-            let mut states: HashMap<String, Option<HashSet<String>>> = HashMap::new();
+            let mut states: Vec<String> = found.iter().map(|file| beside(&file.key, "state.json")).collect();
+            states.dedup();
+            let texts = self.root.small_texts(&states)?;
+            let files = texts.into_iter().map(|text| data_files(&text?));
+            let states: HashMap<String, Option<HashSet<String>>> = states.into_iter().zip(files).collect();
             found.retain(|file| {
-                let (folder, name) = file.key.rsplit_once('/').unwrap_or(("", &file.key));
-                let state = states.entry(folder.to_owned()).or_insert_with(|| data_files(&self.root.path.join(folder)));
-                state.as_ref().is_none_or(|files| files.contains(name))
+                let name = file.key.rsplit('/').next().unwrap_or_default();
+                let state = states.get(&beside(&file.key, "state.json")).and_then(Option::as_ref);
+                state.is_none_or(|files| files.contains(name))
             });
         }
         Ok(found)
@@ -101,8 +105,7 @@ impl Columnar {
         let Some(first) = found.first() else { return Err(self.root.error("no file is left to read columns from")) };
         let opened = self.root.open(&first.key)?;
         let container = Container::open(&opened, self.parquet)?;
-        let folder = self.root.path(&first.key)?.parent().map(Path::to_owned).unwrap_or_default();
-        let info = small_text(&folder.join("dataset_info.json"));
+        let info = self.root.small_texts(&[beside(&first.key, "dataset_info.json")])?.pop().flatten();
         let schema = container.schema();
         let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
         let chosen = chosen(&names, self.columns.as_deref())?;
@@ -115,11 +118,13 @@ impl Columnar {
 
     pub fn list(&self, schema: &SchemaRef, options: &ListOptions) -> Result<Listing> {
         let found = self.walk()?;
-        let stat = self.root.mode == crate::spec::pipeline::IdentityMode::Stat;
         let reader = format!("columns 1 {}", self.parquet);
         let (scanned, hashed) = self.root.scan(&found, &reader, options, |opened, meter| {
             let container = Container::open(opened, self.parquet)?;
-            let digest = if stat { Digest::from_bytes([0; 32]) } else { opened.digest(|n| meter.bytes(n))? };
+            let digest = match self.root.hashes() {
+                true => opened.digest(|n| meter.bytes(n))?,
+                false => Digest::from_bytes([0; 32]),
+            };
             let part = |(group, (rows, bytes)): (usize, (u64, u64))| Part {
                 name: String::new(),
                 start: group as u64,
@@ -210,7 +215,7 @@ impl Columnar {
                     let open = match open {
                         Some(open) => open,
                         None => {
-                            let opened = self.root.open(file)?;
+                            let opened = self.root.open_as(file, &entry.identity)?;
                             self.root.trust(&opened, &entry.identity)?;
                             let container = Container::open(&opened, self.parquet)?;
                             current.insert(Current {
@@ -337,16 +342,15 @@ fn keys_of(container: &Container, file: &str, key: &str) -> Result<Vec<String>> 
     Ok(keys)
 }
 
-/// What `state.json` of a saved dataset names as its data.
-fn data_files(folder: &Path) -> Option<HashSet<String>> {
-    let state: serde_json::Value = serde_json::from_str(&small_text(&folder.join("state.json"))?).ok()?;
-    let files = state.get("_data_files")?.as_array()?;
-    files.iter().map(|file| Some(file.get("filename")?.as_str()?.to_owned())).collect()
+/// The key of a name in the folder of a file.
+fn beside(key: &str, name: &str) -> String {
+    let folder = key.rfind('/').map_or(0, |slash| slash + 1);
+    format!("{}{name}", &key[..folder])
 }
 
-/// A small file that may be beside the data; `None` where there is none.
-fn small_text(path: &Path) -> Option<String> {
-    const MOST: u64 = 64 << 20;
-    let metadata = std::fs::metadata(path).ok()?;
-    if metadata.is_file() && metadata.len() <= MOST { std::fs::read_to_string(path).ok() } else { None }
+/// What the `state.json` of a saved dataset names as its data.
+fn data_files(text: &str) -> Option<HashSet<String>> {
+    let state: serde_json::Value = serde_json::from_str(text).ok()?;
+    let files = state.get("_data_files")?.as_array()?;
+    files.iter().map(|file| Some(file.get("filename")?.as_str()?.to_owned())).collect()
 }

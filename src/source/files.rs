@@ -6,8 +6,9 @@ use crate::format::entry::{Entry, Identity};
 use crate::format::table::Entries;
 use crate::id::Digest;
 use crate::source::batch::{Values, assemble, chosen, own, schema_of, strings};
-use crate::source::pattern::local;
-use crate::source::root::{Root, changed};
+use crate::source::opened::Opened;
+use crate::source::place::{Buckets, Place};
+use crate::source::root::{Root, changed, gone};
 use crate::source::row::{self, row_identity};
 use crate::source::walk::Found;
 use crate::source::{ListOptions, Listing, lookup, summary, too_large};
@@ -73,7 +74,7 @@ impl Kind {
 enum Rule {
     Template(Template),
     Regex(regex::Regex),
-    Join { table: PathBuf, on: String, matching: Template, column: String },
+    Join { place: Place, table: PathBuf, on: String, matching: Template, column: String },
 }
 
 #[derive(Debug)]
@@ -87,19 +88,23 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub fn new(root: Root, spec: &pipeline::Source, base: &Path) -> Result<Self> {
+    pub fn new(root: Root, spec: &pipeline::Source, base: &Path, buckets: Buckets) -> Result<Self> {
         let rule = |(name, field): (&String, &Field)| {
             let rule = match field {
                 Field::Template(text) => Rule::Template(Template::of_key(text).map_err(Error::invalid)?),
                 Field::Regex(text) => Rule::Regex(regex::Regex::new(text).map_err(|e| {
                     Error::invalid(format!("the regular expression of field {name:?} is wrong")).caused_by(e)
                 })?),
-                Field::Join { table, on, matching, column } => Rule::Join {
-                    table: base.join(local(table)?),
-                    on: on.clone(),
-                    matching: Template::of_key(matching).map_err(Error::invalid)?,
-                    column: column.clone(),
-                },
+                Field::Join { table, on, matching, column } => {
+                    let (place, paths) = Place::of(&[table], buckets)?;
+                    Rule::Join {
+                        place,
+                        table: paths.iter().map(|path| base.join(path)).collect(),
+                        on: on.clone(),
+                        matching: Template::of_key(matching).map_err(Error::invalid)?,
+                        column: column.clone(),
+                    }
+                }
             };
             Ok((name.clone(), rule))
         };
@@ -169,8 +174,8 @@ impl Files {
         let mut columns: Vec<(&str, Vec<Option<String>>)> = Vec::new();
         let mut unmatched = Vec::new();
         for field in own(schema) {
-            let Some(Rule::Join { table, on, matching, column }) = self.rule(field.name()) else { continue };
-            let values = lookup_table(table, on, column).map_err(|e| match self.places.get(field.name()) {
+            let Some(Rule::Join { place, table, on, matching, column }) = self.rule(field.name()) else { continue };
+            let values = lookup_table(place, table, on, column).map_err(|e| match self.places.get(field.name()) {
                 Some(place) => place.wrap("the table to join can't be read", e),
                 None => e,
             })?;
@@ -251,8 +256,10 @@ impl Files {
         // Each file is opened before its listed length is believed, so the sum is only a hint, kept in bounds.
         let bytes: u64 = listed.iter().map(|e| e.bytes).fold(0, u64::saturating_add);
         let mut values = Values::with_capacity(bytes.min(1 << 30) as usize, listed.len());
-        for (entry, (&index, error)) in listed.iter().zip(which.iter().zip(errors)) {
-            let opened = self.root.open(&entry.key)?;
+        let wanted = listed.iter().map(|entry| (entry.key.as_str(), Some(&entry.identity))).collect();
+        let opened = self.root.each(wanted)?;
+        for ((entry, opened), (&index, error)) in listed.iter().zip(opened).zip(which.iter().zip(errors)) {
+            let opened = opened?.ok_or_else(|| gone(&entry.key))?;
             if opened.validator.bytes != entry.bytes {
                 return Err(changed(&entry.key));
             }
@@ -289,9 +296,9 @@ pub(super) fn take(column: &ArrayRef, which: &[usize]) -> Result<ArrayRef> {
 }
 
 /// `on` to `column` of a table, as text; a value of `on` that stands twice is an error that names both rows.
-fn lookup_table(path: &Path, on: &str, column: &str) -> Result<HashMap<String, Option<String>>> {
-    let name = path.display().to_string();
-    let opened = crate::source::root::open_plain(path, &name)?;
+fn lookup_table(place: &Place, path: &Path, on: &str, column: &str) -> Result<HashMap<String, Option<String>>> {
+    let opened = Opened::alone(place, path)?;
+    let name = opened.key().to_owned();
     if opened.validator.bytes > MOST_JOINED_BYTES {
         let (held, most) = (size::print(opened.validator.bytes), size::print(MOST_JOINED_BYTES));
         return Err(Error::invalid(format!(
@@ -302,7 +309,7 @@ fn lookup_table(path: &Path, on: &str, column: &str) -> Result<HashMap<String, O
         true => vec![on.to_owned()],
         false => vec![on.to_owned(), column.to_owned()],
     };
-    let batch = lookup::read(&opened, &name, &names, &[])?;
+    let batch = lookup::read(opened, &name, &names, &[])?;
     let (keys, values) = (batch.column(0), batch.column(batch.num_columns() - 1));
     let mut table = HashMap::with_capacity(batch.num_rows());
     let mut rows: HashMap<String, usize> = HashMap::with_capacity(batch.num_rows());

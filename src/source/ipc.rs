@@ -2,15 +2,13 @@
 //! stream between two magics, so both are read the same way. Every length is checked against the file before memory is asked for.
 
 use crate::error::{Error, Result};
+use crate::source::opened::{Body, Opened};
 use crate::source::parquet::guarded;
-use crate::source::root::Opened;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::{MessageHeader, root_as_message};
-use std::fs::File;
 use std::io::{Read, Result as IoResult};
-use std::os::unix::fs::FileExt;
 
 const FILE_MAGIC: &[u8; 6] = b"ARROW1";
 const CONTINUATION: [u8; 4] = [0xff; 4];
@@ -20,7 +18,7 @@ const MOST_METADATA_BYTES: u64 = 64 << 20;
 type Span = (u64, u64);
 
 pub(super) struct IpcFile {
-    file: File,
+    file: Body,
     schema: SchemaRef,
     schema_message: Span,
     dictionaries: Vec<Span>,
@@ -38,7 +36,7 @@ impl IpcFile {
     pub fn open(opened: &Opened) -> Result<Self> {
         let key = opened.key();
         let io = |e| Error::io(format!("cannot read {key}"), e);
-        let file = opened.file.try_clone().map_err(io)?;
+        let file = opened.body.clone();
         let bytes = opened.validator.bytes;
         let bad =
             |at: u64, why: &str| Error::invalid(format!("{key} is no Arrow IPC file or stream: {why} at byte {at}"));
@@ -102,7 +100,7 @@ impl IpcFile {
             }
         }
         let Some(schema_message) = schema_message else { return Err(bad(0, "no schema")) };
-        let segments = Segments::new(&file, vec![schema_message]).map_err(io)?;
+        let segments = Segments::new(&file, vec![schema_message]);
         let schema = guarded(key, || StreamReader::try_new(segments, None))?.schema();
         Ok(IpcFile { file, schema, schema_message, dictionaries, batches })
     }
@@ -121,7 +119,8 @@ impl IpcFile {
         let mut spans = vec![self.schema_message];
         spans.extend(&self.dictionaries[..batch.dictionaries]);
         spans.push(batch.span);
-        let segments = Segments::new(&self.file, spans).map_err(|e| Error::io(format!("cannot read {key}"), e))?;
+        self.file.fetch(&spans.iter().map(|span| span.0..span.1).collect::<Vec<_>>())?;
+        let segments = Segments::new(&self.file, spans);
         let read = guarded(key, || StreamReader::try_new(segments, Some(roots.to_vec()))?.next().transpose())?;
         read.ok_or_else(|| Error::invalid(format!("{key}: record batch {group} can't be read; is it damaged?")))
     }
@@ -139,14 +138,14 @@ fn within(batch: arrow::ipc::RecordBatch, body: u64) -> bool {
 
 /// Pieces of a file, one after the other.
 struct Segments {
-    file: File,
+    file: Body,
     spans: std::vec::IntoIter<Span>,
     current: Span,
 }
 
 impl Segments {
-    fn new(file: &File, spans: Vec<Span>) -> IoResult<Self> {
-        Ok(Segments { file: file.try_clone()?, spans: spans.into_iter(), current: (0, 0) })
+    fn new(file: &Body, spans: Vec<Span>) -> Self {
+        Segments { file: file.clone(), spans: spans.into_iter(), current: (0, 0) }
     }
 }
 

@@ -5,11 +5,11 @@ use crate::error::{Error, Result};
 use crate::id::Digest;
 use crate::source::csv::{self, Scan};
 use crate::source::json::{self, Shape};
-use crate::source::root::Opened;
+use crate::source::opened::Opened;
 use arrow::array::ArrayRef;
 use arrow::datatypes::{Field, FieldRef};
 use serde_json::Value;
-use std::os::unix::fs::FileExt;
+use std::io::Read;
 
 /// A block holds at most this many records and, unless a single one is longer, this many bytes.
 pub(super) const BLOCK_ROWS: u64 = 1000;
@@ -101,17 +101,16 @@ impl Sheet {
         let mut start = self.header.len() as u64;
         let mut buffer: Vec<u8> = Vec::new();
         let mut piece = vec![0; PIECE];
-        let mut at = start;
+        let mut sequence = opened.sequence(start);
         let mut scan = Scan::default();
         let mut scanned = 0;
         loop {
-            let read = match opened.file.read_at(&mut piece, at) {
+            let read = match sequence.read(&mut piece) {
                 Ok(read) => read,
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(e) => return Err(Error::io(format!("cannot read {file}"), e)),
             };
             buffer.extend_from_slice(&piece[..read]);
-            at += read as u64;
             let mut begin = 0;
             while let Some(end) = self.record_end(&buffer, &mut scanned, &mut scan) {
                 let record = &buffer[begin..end];

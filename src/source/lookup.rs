@@ -4,7 +4,7 @@
 use crate::error::{Error, Result};
 use crate::source::columnar::Container;
 use crate::source::lines::{self, Format, Sheet};
-use crate::source::root::Opened;
+use crate::source::opened::Opened;
 use crate::source::types;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::compute::concat_batches;
@@ -43,7 +43,9 @@ pub(super) fn fields(opened: &Opened, file: &str, wanted: Option<&[String]>) -> 
 }
 
 /// The columns `names` of a whole table, in that order; those in `known` in its types, others of CSV and JSON lines as text.
-pub(super) fn read(opened: &Opened, file: &str, names: &[String], known: &[FieldRef]) -> Result<RecordBatch> {
+pub(super) fn read(opened: Opened, file: &str, names: &[String], known: &[FieldRef]) -> Result<RecordBatch> {
+    // Rows are looked through, then read.
+    let opened = &opened.whole()?;
     let known = |name: &str| known.iter().find(|f| f.name() == name).cloned();
     match kind(file)? {
         Kind::Sheet(format) => {

@@ -2,9 +2,11 @@
 //! verifying that what is read is what was listed. `formats/source.md` says what each kind yields and how it is keyed.
 //!
 //! One file for each kind (`files`, `table`, `webdataset`, `columnar`, `rows`) over shared parts: `pattern` and `walk` find
-//! files, `validator` and `root` know what they are, `batch` builds what is read.
+//! files on disk and `bucket` those in a bucket, `place` tells the two apart, `validator` and `root` know what files are, `opened`
+//! reads them, `batch` builds what is read.
 
 mod batch;
+mod bucket;
 mod columnar;
 pub mod compression;
 mod csv;
@@ -14,8 +16,10 @@ mod json;
 mod lines;
 mod lookup;
 mod members;
+mod opened;
 mod parquet;
 mod pattern;
+mod place;
 mod root;
 pub mod row;
 mod rows;
@@ -28,14 +32,15 @@ mod walk;
 mod webdataset;
 
 pub use files::Kind;
+pub use place::Buckets;
 pub use types::CLASSES;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind as Failure, Result};
 use crate::format::canonical::Value;
 use crate::format::entry::Entry;
 use crate::format::shard::CHUNK_BYTES;
 use crate::format::table::Entries;
-use crate::spec::pipeline::{self, Field, IdentityMode, Missing, SourceKind};
+use crate::spec::pipeline::{self, Field, Missing, SourceKind};
 use crate::spec::size;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -82,6 +87,9 @@ pub type Batches = Box<dyn Iterator<Item = Result<RecordBatch>> + Send>;
 /// Most bytes of a sample's files or members: no array of a batch passes it, and each is read whole.
 const MOST_SAMPLE_BYTES: u64 = 1 << 30;
 
+/// Files of a bucket that are looked into at a time while listing.
+const REQUESTS: usize = 32;
+
 /// Why a file or sample of so many bytes can't be read.
 fn too_large(bytes: u64) -> Option<String> {
     let (held, most) = (size::print(bytes), size::print(MOST_SAMPLE_BYTES));
@@ -94,17 +102,14 @@ const VERSION: i64 = 1;
 impl Source {
     /// `base`: the pipeline file's directory. `recorded`: the input schema found at an earlier listing, which wins over
     /// inferring it afresh. `cache`: the directory where this machine keeps digests by validator; `None`: nowhere.
+    /// `buckets` opens those that the source names.
     pub fn open(
         spec: &pipeline::Source,
         base: &Path,
         recorded: Option<SchemaRef>,
         cache: Option<PathBuf>,
+        buckets: Buckets,
     ) -> Result<Self> {
-        if spec.identity == IdentityMode::Etag {
-            return Err(spec
-                .span
-                .error("identity: etag is what object stores tell; local files have content (the default) or stat"));
-        }
         let within: &[&str] = match spec.kind {
             SourceKind::Files => &["**"],
             SourceKind::Table => &["**/*.csv", "**/*.tsv", "**/*.jsonl", "**/*.ndjson", "**/*.parquet"],
@@ -115,17 +120,21 @@ impl Source {
             SourceKind::Csv => &["**/*.csv", "**/*.tsv"],
             SourceKind::Hdf5 => return Err(spec.span.error("hdf5: sources are not built yet")),
         };
-        let placed = |e: Error| spec.span.error(e.chain());
-        let patterns = pattern::Patterns::new(&spec.patterns, spec.root.as_deref(), base, within).map_err(placed)?;
+        let placed = |e: Error| match e.kind() {
+            Failure::Invalid => spec.span.error(e.chain()),
+            _ => spec.span.wrap("the source can't be opened", e),
+        };
+        let patterns = pattern::Patterns::new(&spec.patterns, spec.root.as_deref(), base, within, buckets);
+        let patterns = patterns.map_err(placed)?;
         let root = root::Root::new(patterns, spec.identity, spec.span.clone(), cache);
         let (columns, key) = (spec.columns.clone(), spec.key.clone());
         let reader = match spec.kind {
             SourceKind::Files => {
-                let files = files::Files::new(root, spec, base).map_err(placed)?;
+                let files = files::Files::new(root, spec, base, buckets).map_err(placed)?;
                 Reader::Files(Arc::new(files))
             }
             SourceKind::Table => {
-                let table = table::Table::new(root, spec).map_err(placed)?;
+                let table = table::Table::new(root, spec, buckets).map_err(placed)?;
                 Reader::Table(Arc::new(table))
             }
             SourceKind::Tar => Reader::WebDataset(Arc::new(webdataset::WebDataset::new(root, columns))),
@@ -199,7 +208,9 @@ impl Source {
 
     /// Deterministic: the same files give the same listing whatever the directory order. Any error in it is an error.
     pub fn list(&self, options: &ListOptions) -> Result<Listing> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads.max(1)).build();
+        // Threads that wait for a service leave the processors to others.
+        let threads = if self.root().is_remote() { options.threads.max(REQUESTS) } else { options.threads.max(1) };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.map_err(|e| Error::unavailable("cannot start threads to list the source").caused_by(e))?;
         pool.install(|| {
             let schema = self.schema()?;
@@ -215,12 +226,16 @@ impl Source {
 
     /// What listing passed over or met that deserves a word, a sentence each.
     pub fn notes(&self) -> Vec<String> {
+        self.root().notes()
+    }
+
+    fn root(&self) -> &root::Root {
         match &self.reader {
-            Reader::Files(files) => files.root.notes(),
-            Reader::Table(table) => table.root.notes(),
-            Reader::WebDataset(tar) => tar.root.notes(),
-            Reader::Columnar(columnar) => columnar.root.notes(),
-            Reader::Rows(rows) => rows.root.notes(),
+            Reader::Files(files) => &files.root,
+            Reader::Table(table) => &table.root,
+            Reader::WebDataset(tar) => &tar.root,
+            Reader::Columnar(columnar) => &columnar.root,
+            Reader::Rows(rows) => &rows.root,
         }
     }
 

@@ -2,24 +2,68 @@
 
 use crate::error::{Error, Result};
 use crate::format::shard::CHUNK_BYTES;
-use crate::source::root::Opened;
+use crate::source::opened::{Body, Opened, Positional};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
+use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
 use parquet::basic::Compression;
-use std::fs::File;
+use parquet::errors::Result as ParquetResult;
+use parquet::file::reader::{ChunkReader, Length};
+use std::io::{BufReader, Read};
+use std::ops::Range;
+use std::slice::from_ref;
+
+/// Fetched at once from a file's end, where its footer is.
+const TAIL: u64 = 64 << 10;
+
+/// A file's bytes, as the decoder asks for them.
+#[derive(Clone)]
+struct Chunks {
+    body: Body,
+    bytes: u64,
+}
+
+impl Length for Chunks {
+    fn len(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl ChunkReader for Chunks {
+    type T = BufReader<Positional>;
+    fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
+        Ok(BufReader::new(self.body.clone().from(start)))
+    }
+    fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
+        let mut bytes = Vec::new();
+        // Grows with what is there, not with what a header claims.
+        self.body.clone().from(start).take(length as u64).read_to_end(&mut bytes)?;
+        match bytes.len() == length {
+            true => Ok(bytes.into()),
+            false => Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
+        }
+    }
+}
 
 /// A file whose footer was read.
 pub(super) struct ParquetFile {
-    file: File,
+    file: Chunks,
     metadata: ArrowReaderMetadata,
 }
 
 impl ParquetFile {
     pub fn open(opened: &Opened) -> Result<Self> {
         let key = opened.key();
-        let file = opened.file.try_clone().map_err(|e| Error::io(format!("cannot read {key}"), e))?;
+        let file = Chunks { body: opened.body.clone(), bytes: opened.validator.bytes };
+        file.body.fetch(from_ref(&(file.bytes.saturating_sub(TAIL)..file.bytes)))?;
+        let mut end = [0; 8];
+        if file.bytes >= 8 && file.body.read_exact_at(&mut end, file.bytes - 8).is_ok() {
+            // A length that can't be is the decoder's to refuse.
+            let footer = 8 + u64::from(u32::from_le_bytes([end[0], end[1], end[2], end[3]]));
+            file.body.fetch(from_ref(&(file.bytes.saturating_sub(footer)..file.bytes)))?;
+        }
         let metadata = guarded(key, || ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()))?;
         Ok(ParquetFile { file, metadata })
     }
@@ -50,6 +94,15 @@ impl ParquetFile {
         let groups = self.metadata.metadata().row_groups().iter();
         groups.map(|g| (g.num_rows().max(0) as u64, g.compressed_size().max(0) as u64)).collect()
     }
+    /// Where the columns at `roots` of one group stand; what can't be is left to the decoder.
+    fn chunks(&self, group: usize, roots: &[usize]) -> ParquetResult<Vec<Range<u64>>> {
+        let metadata = self.metadata.metadata();
+        let described = metadata.file_metadata().schema_descr();
+        let columns = metadata.row_group(group).columns().iter().enumerate();
+        let wanted = columns.filter(|(leaf, _)| roots.contains(&described.get_column_root_idx(*leaf)));
+        let range = |(start, bytes): (u64, u64)| start..start.saturating_add(bytes).min(self.file.bytes);
+        Ok(wanted.map(|(_, column)| range(column.byte_range())).collect())
+    }
     /// The columns at `roots` of one group.
     pub fn read(
         &self,
@@ -62,8 +115,8 @@ impl ParquetFile {
         };
         let per_row = described.total_byte_size().max(0) as u64 / (described.num_rows().max(1) as u64);
         let rows = (CHUNK_BYTES as u64 / per_row.max(1)).clamp(1, 8192) as usize;
-        let file = self.file.try_clone().map_err(|e| Error::io(format!("cannot read {key}"), e))?;
-        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone());
+        self.file.body.fetch(&guarded(key, || self.chunks(group, roots))?)?;
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.file.clone(), self.metadata.clone());
         let mask = ProjectionMask::roots(builder.parquet_schema(), roots.iter().copied());
         let mut reader =
             guarded(key, || builder.with_row_groups(vec![group]).with_projection(mask).with_batch_size(rows).build())?;

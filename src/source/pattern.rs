@@ -3,9 +3,10 @@
 //!
 //! `*` and `?` stay within one name, `**` crosses directories, `[a-z]` is one character, `{a,b}` and `{000..099}` are
 //! written out first. A wildcard finds hidden names only in a pattern of which a part begins with a dot. A pattern that
-//! names something that exists, whatever characters it has, means just that.
+//! names something that exists on disk, whatever characters it has, means just that.
 
 use crate::error::{Error, Result};
+use crate::source::place::{Buckets, Place};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use std::path::{Component, Path, PathBuf};
 
@@ -14,6 +15,7 @@ const MOST_EXPANSIONS: usize = 100_000;
 
 #[derive(Debug)]
 pub(super) struct Patterns {
+    pub place: Place,
     /// Absolute; every match lies below it.
     pub root: PathBuf,
     pub written: Vec<String>,
@@ -67,15 +69,19 @@ impl Globs {
 
 impl Patterns {
     /// `within`: the globs that a directory alone stands for.
-    pub fn new(written: &[String], root: Option<&str>, base: &Path, within: &[&str]) -> Result<Self> {
+    pub fn new(written: &[String], root: Option<&str>, base: &Path, within: &[&str], buckets: Buckets) -> Result<Self> {
         let base = std::path::absolute(base).map_err(|e| Error::io(format!("cannot resolve {}", base.display()), e))?;
+        let (place, mut paths) =
+            Place::of(&written.iter().map(String::as_str).chain(root).collect::<Vec<_>>(), buckets)?;
+        let root = root.and_then(|_| paths.pop());
         let mut files = Vec::new();
         let mut below: Vec<(PathBuf, Vec<(usize, String)>)> = Vec::new();
         let mut prefix: Option<PathBuf> = None;
-        for (index, pattern) in written.iter().enumerate() {
-            let local = local(pattern)?;
-            let literal = normal(&base.join(local));
-            let expanded = if literal.exists() { vec![escape(local)] } else { expand(local)? };
+        for (index, path) in paths.iter().enumerate() {
+            let literal = place.names_something(&normal(&base.join(path)));
+            let expanded = if literal { vec![escape(path)] } else { expand(path)? };
+            // In a bucket the first of many names tells for all: each would be asked for.
+            let mut plain = None;
             for one in expanded {
                 let (directory, glob) = split(&one);
                 let directory = normal(&base.join(directory));
@@ -84,7 +90,7 @@ impl Patterns {
                         group(&mut below, &directory).push((index, glob));
                         directory
                     }
-                    None if directory.is_dir() => {
+                    None if is_directory(&place, &mut plain, &directory, &one)? => {
                         group(&mut below, &directory).extend(within.iter().map(|glob| (index, (*glob).to_owned())));
                         directory
                     }
@@ -100,13 +106,13 @@ impl Patterns {
         let Some(prefix) = prefix else { return Err(Error::invalid("no pattern is given; expected a path or a glob")) };
         let root = match root {
             None => prefix,
-            Some(text) => {
-                let root = normal(&base.join(local(text)?));
+            Some(path) => {
+                let root = normal(&base.join(path));
                 if !prefix.starts_with(&root) {
                     return Err(Error::invalid(format!(
                         "the patterns reach {}, which is not below root: {}",
-                        prefix.display(),
-                        root.display()
+                        place.shown(&prefix),
+                        place.shown(&root)
                     )));
                 }
                 root
@@ -117,7 +123,7 @@ impl Patterns {
             .map(|(directory, globs)| Ok(Search::Below { directory, globs: Globs::new(&globs)? }))
             .collect::<Result<Vec<_>>>()?;
         files.extend(below);
-        Ok(Patterns { root, written: written.to_vec(), searches: files })
+        Ok(Patterns { place, root, written: written.to_vec(), searches: files })
     }
 }
 
@@ -129,16 +135,12 @@ fn group<'a>(below: &'a mut Vec<(PathBuf, Vec<(usize, String)>)>, directory: &Pa
     &mut below[at].1
 }
 
-/// The path of a pattern; URLs of other schemes are refused by name.
-pub(super) fn local(pattern: &str) -> Result<&str> {
-    if let Some(path) = pattern.strip_prefix("file://") {
-        return Ok(path);
-    }
-    match pattern.split_once("://") {
-        Some((scheme, _)) => {
-            Err(Error::invalid(format!("{pattern:?}: sources on {scheme}:// are not built yet; expected a local path")))
-        }
-        None => Ok(pattern),
+/// Whether a path without wildcards, as `text` has it, is a directory. `known`: what was found for the pattern's first name.
+fn is_directory(place: &Place, known: &mut Option<bool>, path: &Path, text: &str) -> Result<bool> {
+    match (place, *known) {
+        (Place::Bucket(_), _) if text.ends_with('/') => Ok(true),
+        (Place::Bucket(_), Some(known)) => Ok(known),
+        _ => place.is_directory(path).inspect(|found| *known = Some(*found)),
     }
 }
 
@@ -305,12 +307,5 @@ mod tests {
         check("/x/[ab]/c", "/x/", Some("[ab]/c"));
         check(r"a/\[b\].jpg", "a/[b].jpg", None);
         check(r"a/\*/c*", "a/*/", Some("c*"));
-    }
-
-    #[test]
-    fn other_schemes_are_refused_by_name() {
-        let error = local("s3://bucket/x").unwrap_err();
-        assert!(error.message().contains("s3://"), "{error}");
-        assert_eq!(local("file:///x").unwrap(), "/x");
     }
 }

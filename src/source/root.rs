@@ -1,36 +1,37 @@
 //! Files below a source's root, and the rule that what is read is what was listed: whole files and ranges by their digest,
 //! partial reads by a validator that is known to stand for the keyed digest.
 
-use crate::error::{Error, Result};
-use crate::format::entry::{Entry, Identity};
+use crate::error::{Error, Kind, Result};
+use crate::format::entry::{self, Entry, Identity};
 use crate::id::Digest;
-use crate::io::open_regular;
-use crate::source::ListOptions;
-use crate::source::compression;
+use crate::io::{Listed, Objects, Version, Wanted};
+use crate::source::opened::Opened;
 use crate::source::pattern::Patterns;
-use crate::source::validator::{Cache, Part, Validator, now_ns};
+use crate::source::place::{Place, name};
+use crate::source::validator::{Cache, Part, State, Validator, now_ns};
 use crate::source::walk::{Found, paths, walk};
+use crate::source::{ListOptions, MOST_SAMPLE_BYTES, bucket};
 use crate::spec::node::Span;
 use crate::spec::pipeline::IdentityMode;
 use rayon::prelude::*;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::FileExt;
+use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// How often a file that changes while it is hashed is tried.
 const TRIES: usize = 3;
-/// Files are hashed in pieces of this size.
-const PIECE: usize = 1 << 20;
+/// What is fetched of an object before it is asked for.
+const MOST_AHEAD: u64 = 64 << 20;
 /// Bytes hashed between two reports of progress.
 const TICK: u64 = 32 << 20;
 
 #[derive(Debug)]
 pub(super) struct Root {
-    pub path: PathBuf,
+    place: Place,
+    path: PathBuf,
     pub mode: IdentityMode,
     pub patterns: Patterns,
     span: Span,
@@ -40,14 +41,6 @@ pub(super) struct Root {
     whole: Mutex<Option<Cache>>,
     /// What the last listing passed over or met that deserves a word.
     notes: Mutex<BTreeSet<String>>,
-}
-
-/// A file that is being read, and what told its state when it was opened.
-#[derive(Debug)]
-pub(super) struct Opened {
-    pub file: File,
-    pub validator: Validator,
-    key: String,
 }
 
 /// What `Root::scan` knows of one file.
@@ -87,57 +80,6 @@ impl<'a> Meter<'a> {
     }
 }
 
-impl Opened {
-    pub fn key(&self) -> &str {
-        &self.key
-    }
-    /// What the file is compressed with, by its first bytes.
-    pub fn compression(&self) -> Result<Option<&'static str>> {
-        let mut magic = [0; 10];
-        let known = self.file.read_at(&mut magic, 0).map_err(|e| Error::io(format!("cannot read {}", self.key), e))?;
-        Ok(compression::by_bytes(magic.get(..known).unwrap_or_default()))
-    }
-    /// Errors with a `Conflict` where the file was touched since it was opened.
-    pub fn unchanged(&self) -> Result<()> {
-        let metadata = self.file.metadata().map_err(|e| Error::io(format!("cannot look at {}", self.key), e))?;
-        if Validator::of(&metadata) == self.validator { Ok(()) } else { Err(changed(&self.key)) }
-    }
-    /// Of the whole file, read in pieces; `progress` hears of each.
-    pub fn digest(&self, progress: impl FnMut(u64)) -> Result<Digest> {
-        digest_file(&self.file, self.validator.bytes, progress)
-            .map_err(|e| Error::io(format!("cannot read {}", self.key), e))
-    }
-    /// Appends the bytes `start..end` to `out`; fewer are a `Conflict`.
-    pub fn read(&self, start: u64, end: u64, out: &mut Vec<u8>) -> Result<()> {
-        // Checked before memory is asked for: the range comes from a table.
-        if start > end || end > self.validator.bytes {
-            return Err(changed(&self.key));
-        }
-        let from = out.len();
-        let bytes = usize::try_from(end - start).map_err(|_| Error::invalid(format!("{} is too large", self.key)))?;
-        out.resize(from + bytes, 0);
-        self.file.read_exact_at(&mut out[from..], start).map_err(|e| match e.kind() {
-            std::io::ErrorKind::UnexpectedEof => changed(&self.key),
-            _ => Error::io(format!("cannot read {}", self.key), e),
-        })
-    }
-    /// Appends the whole file to `out`.
-    pub fn read_all(&self, out: &mut Vec<u8>) -> Result<()> {
-        let from = out.len();
-        let bytes = self.validator.bytes;
-        out.reserve(usize::try_from(bytes).map_err(|_| Error::invalid(format!("{} is too large", self.key)))?);
-        (&self.file).take(bytes).read_to_end(out).map_err(|e| Error::io(format!("cannot read {}", self.key), e))?;
-        if (out.len() - from) as u64 == bytes { Ok(()) } else { Err(changed(&self.key)) }
-    }
-}
-
-/// Opens a file that is no part of the source, such as a table to join.
-pub(super) fn open_plain(path: &Path, key: &str) -> Result<Opened> {
-    let file = open_regular(path)?;
-    let metadata = file.metadata().map_err(|e| Error::io(format!("cannot look at {}", path.display()), e))?;
-    Ok(Opened { file, validator: Validator::of(&metadata), key: key.to_owned() })
-}
-
 /// What helps, whichever command met it.
 pub(super) const LIST_AGAIN: &str = "`forebay snapshot` and `forebay materialize`, run anew, list it as it is now";
 
@@ -145,9 +87,14 @@ pub(super) fn changed(key: &str) -> Error {
     Error::conflict(format!("{key} changed since it was listed: {LIST_AGAIN}"))
 }
 
+pub(super) fn gone(key: &str) -> Error {
+    Error::conflict(format!("{key} is gone since it was listed: {LIST_AGAIN}"))
+}
+
 impl Root {
     pub fn new(patterns: Patterns, mode: IdentityMode, span: Span, cache: Option<PathBuf>) -> Self {
         Root {
+            place: patterns.place.clone(),
             path: patterns.root.clone(),
             mode,
             patterns,
@@ -158,13 +105,74 @@ impl Root {
         }
     }
 
+    /// Whether requests are what reading takes, so that many are better made at a time.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.place, Place::Bucket(_))
+    }
+    /// A path as people write it.
+    pub fn shown(&self) -> String {
+        self.place.shown(&self.path)
+    }
+
     /// The files that the source's patterns match, sorted by key.
     pub fn walk(&self) -> Result<Vec<Found>> {
-        walk(&self.patterns, &|note| self.note(note)).map_err(|e| self.unlisted(e))
+        let note = |note| self.note(note);
+        let found = match &self.place {
+            Place::Disk => walk(&self.patterns, &note),
+            Place::Bucket(objects) => bucket::walk(objects, &self.patterns, &note),
+        };
+        found.and_then(|found| self.checked(found)).map_err(|e| self.unlisted(e))
     }
     /// Their paths alone, which is cheaper where many are looked at.
     pub fn paths(&self) -> Result<Vec<PathBuf>> {
-        paths(&self.patterns, &|note| self.note(note)).map_err(|e| self.unlisted(e))
+        match self.place {
+            Place::Disk => paths(&self.patterns, &|note| self.note(note)).map_err(|e| self.unlisted(e)),
+            Place::Bucket(_) => Ok(self.walk()?.into_iter().map(|found| self.path.join(found.key)).collect()),
+        }
+    }
+    /// Refuses objects that their service doesn't tell enough of.
+    fn checked(&self, found: Vec<Found>) -> Result<Vec<Found>> {
+        let told = |found: &Found| !matches!(found.validator.state, State::Object(Version::Modified(_)));
+        match found.iter().find(|found| self.mode == IdentityMode::Etag && !told(found)) {
+            Some(found) => Err(Error::invalid(format!(
+                "the service gives {} no strong etag, by which objects are known; set identity: content, which reads each \
+                 object once to know it by its bytes",
+                found.key
+            ))),
+            None => Ok(found),
+        }
+    }
+    /// Which of these files are there.
+    pub fn look(&self, keys: Vec<&String>) -> Result<Vec<Found>> {
+        let found = match &self.place {
+            Place::Disk => {
+                let look = |key: &&String| {
+                    let metadata = metadata(&self.path.join(key))?;
+                    Ok(metadata.map(|metadata| Found { key: (*key).clone(), validator: Validator::of(&metadata) }))
+                };
+                keys.par_iter().map(look).filter_map(Result::transpose).collect::<Result<Vec<_>>>()?
+            }
+            Place::Bucket(objects) => {
+                let names = keys.iter().map(|key| self.name(key)).collect::<Result<Vec<_>>>()?;
+                let found = objects.look(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
+                let of = |(key, object): (&String, Listed)| Found {
+                    key: key.clone(),
+                    validator: Validator::of_object(&object),
+                };
+                keys.into_iter().zip(found).filter_map(|(key, object)| Some(of((key, object?)))).collect()
+            }
+        };
+        self.checked(found)
+    }
+    /// Whether entries are known by the bytes that they hold, which have to be read then.
+    pub fn hashes(&self) -> bool {
+        self.mode == IdentityMode::Content
+    }
+    /// The same place and settings, elsewhere: for objects that a source's rows refer to.
+    pub fn at(&self, place: Place, written: &str) -> Self {
+        let patterns =
+            Patterns { place, root: PathBuf::from("/"), written: vec![written.to_owned()], searches: Vec::new() };
+        Root::new(patterns, self.mode, self.span.clone(), self.cache.clone())
     }
     pub fn note(&self, note: String) {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).insert(note);
@@ -189,40 +197,110 @@ impl Root {
         Ok(self.path.join(key))
     }
 
+    /// The name of a key's object.
+    fn name(&self, key: &str) -> Result<String> {
+        Ok(name(&self.path(key)?)?.to_owned())
+    }
+
     /// Opens a listed file; one that is gone is a `Conflict`.
     pub fn open(&self, key: &str) -> Result<Opened> {
-        self.open_if_there(key)?
-            .ok_or_else(|| Error::conflict(format!("{key} is gone since it was listed: {LIST_AGAIN}")))
+        self.open_if_there(key)?.ok_or_else(|| gone(key))
+    }
+
+    /// Opens the file of an entry. Of an object that is known by its etag nothing is asked.
+    pub fn open_as(&self, key: &str, identity: &Identity) -> Result<Opened> {
+        match (&self.place, identity) {
+            (Place::Bucket(objects), Identity::Etag { etag, bytes }) => {
+                let version = Version::Etag(etag.clone());
+                self.pin(objects, key, &Validator { bytes: *bytes, state: State::Object(version) })
+            }
+            _ => self.open(key),
+        }
+    }
+
+    fn pin(&self, objects: &Objects, key: &str, validator: &Validator) -> Result<Opened> {
+        let State::Object(version) = &validator.state else {
+            return Err(Error::internal(format!("{key} is no object")));
+        };
+        let listed = Listed { name: self.name(key)?, bytes: validator.bytes, version: version.clone() };
+        Ok(Opened::object(objects.pin(listed.clone()), &listed, key))
     }
 
     /// A directory or pipe in its place is no file, as for the listing.
     pub fn open_if_there(&self, key: &str) -> Result<Option<Opened>> {
-        use std::io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
         let path = self.path(key)?;
-        // Looked at before, as to open a pipe waits for its writer.
-        let opened = std::fs::metadata(&path).and_then(|found| match found.is_file() {
-            true => File::open(&path).map(Some),
-            false => Ok(None),
-        });
-        let file = match opened {
-            Ok(Some(file)) => file,
-            Ok(None) => return Ok(None),
-            Err(e) if matches!(e.kind(), NotFound | NotADirectory | InvalidFilename) => return Ok(None),
-            Err(e) => return Err(Error::io(format!("cannot open {}", path.display()), e)),
+        match &self.place {
+            // Looked at before, as to open a pipe waits for its writer.
+            Place::Disk => match metadata(&path)? {
+                None => Ok(None),
+                Some(_) => match File::open(&path) {
+                    Ok(file) => Opened::file(file, &path, key).map(Some),
+                    Err(e) if is_none(&e) => Ok(None),
+                    Err(e) => Err(Error::io(format!("cannot open {}", path.display()), e)),
+                },
+            },
+            Place::Bucket(objects) => {
+                let found = objects.look(&[name(&path)?])?.pop().flatten();
+                Ok(found.map(|object| Opened::object(objects.pin(object.clone()), &object, key)))
+            }
+        }
+    }
+
+    /// Opens files to be read whole, one after the other; objects are fetched side by side before, as they were listed where
+    /// their identity tells. `None` where there is none. No one asks for more than memory may hold.
+    pub fn each<'a>(
+        &'a self,
+        wanted: Vec<(&'a str, Option<&'a Identity>)>,
+    ) -> Result<Box<dyn Iterator<Item = Result<Option<Opened>>> + 'a>> {
+        let Place::Bucket(objects) = &self.place else {
+            return Ok(Box::new(wanted.into_iter().map(|(key, _)| self.open_if_there(key))));
         };
-        let metadata = file.metadata().map_err(|e| Error::io(format!("cannot look at {}", path.display()), e))?;
-        Ok(Some(Opened { file, validator: Validator::of(&metadata), key: key.to_owned() }))
+        let names = wanted.iter().map(|(key, _)| self.name(key)).collect::<Result<Vec<_>>>()?;
+        let requests: Vec<Wanted> = names
+            .iter()
+            .zip(&wanted)
+            .map(|(name, (_, identity))| match identity {
+                Some(Identity::Etag { etag, .. }) => {
+                    Wanted { name, version: Some(Version::Etag(etag.clone())), most: MOST_SAMPLE_BYTES }
+                }
+                _ => Wanted { name, version: None, most: MOST_SAMPLE_BYTES },
+            })
+            .collect();
+        let read = objects.read(&requests)?.into_iter().zip(wanted).map(|(found, (key, _))| {
+            Ok(found.map(|(object, bytes)| match bytes {
+                Some(bytes) => Opened::held(bytes, &object, key),
+                None => Opened::object(objects.pin(object.clone()), &object, key),
+            }))
+        });
+        Ok(Box::new(read))
+    }
+
+    /// Small texts that may lie beside the data; `None` where there is none.
+    pub fn small_texts(&self, keys: &[String]) -> Result<Vec<Option<String>>> {
+        const MOST: u64 = 64 << 20;
+        let text = |opened: Option<Opened>| {
+            let opened = opened.filter(|opened| opened.validator.bytes <= MOST)?;
+            let mut bytes = Vec::new();
+            opened.read_all(&mut bytes).ok()?;
+            String::from_utf8(bytes).ok()
+        };
+        let opened = self.each(keys.iter().map(|key| (key.as_str(), None)).collect())?;
+        opened.map(|opened| Ok(text(opened?))).collect()
     }
 
     /// What an entry is known by under the source's mode.
     pub fn identity(&self, validator: &Validator, digest: Digest) -> Identity {
-        match self.mode {
-            IdentityMode::Stat => Identity::Stat {
+        match (self.mode, &validator.state) {
+            (IdentityMode::Stat, State::File { modified_ns, .. }) => Identity::Stat {
                 root: format!("file://{}", self.path.display()),
                 bytes: validator.bytes,
-                modified_ns: validator.modified_ns,
+                modified_ns: *modified_ns,
             },
-            IdentityMode::Content | IdentityMode::Etag => Identity::Content(digest),
+            (IdentityMode::Etag, State::Object(Version::Etag(etag))) => {
+                Identity::Etag { etag: etag.clone(), bytes: validator.bytes }
+            }
+            // What the mode can't tell was refused when it was listed.
+            _ => Identity::Content(digest),
         }
     }
 
@@ -230,13 +308,18 @@ impl Root {
     pub fn check(&self, opened: &Opened, identity: &Identity, digest: impl FnOnce() -> Digest) -> Result<()> {
         let same = match identity {
             Identity::Content(keyed) => *keyed == digest(),
-            Identity::Stat { bytes, modified_ns, .. } => {
+            Identity::Stat { bytes, modified_ns: keyed, .. } => {
                 opened.unchanged()?;
-                *bytes == opened.validator.bytes && *modified_ns == opened.validator.modified_ns
+                let Validator { bytes: found, state } = &opened.validator;
+                bytes == found && matches!(state, State::File { modified_ns, .. } if modified_ns == keyed)
             }
-            Identity::Etag { .. } | Identity::Row(_) | Identity::Absent => false,
+            Identity::Etag { etag: keyed, bytes } => {
+                let Validator { bytes: found, state } = &opened.validator;
+                bytes == found && matches!(state, State::Object(Version::Etag(etag)) if etag == keyed)
+            }
+            Identity::Row(_) | Identity::Absent => false,
         };
-        if same { Ok(()) } else { Err(changed(&opened.key)) }
+        if same { Ok(()) } else { Err(changed(opened.key())) }
     }
 
     /// Allows partial reads of a file: its validator stands for the keyed digest, or the file is hashed now. The caller
@@ -246,32 +329,31 @@ impl Root {
             Identity::Content(digest) => digest,
             other => return self.check(opened, other, || Digest::of(b"")),
         };
-        let known = self.whole(|cache| Some(cache.get(&opened.key, &opened.validator)?.first()?.digest));
+        let known = self.whole(|cache| Some(cache.get(opened.key(), &opened.validator)?.first()?.digest));
         let digest = match known {
             Some(digest) => digest,
             None => {
                 let began = now_ns();
-                let digest = digest_file(&opened.file, opened.validator.bytes, |_| ())
-                    .map_err(|e| Error::io(format!("cannot read {}", opened.key), e))?;
+                let digest = opened.digest(|_| ())?;
                 opened.unchanged()?;
                 if opened.validator.settled(began) {
                     let part = whole(&opened.validator, digest);
-                    self.whole(|cache| cache.add(&opened.key, opened.validator, vec![part]));
+                    self.whole(|cache| cache.add(opened.key(), opened.validator.clone(), vec![part]));
                 }
                 digest
             }
         };
-        if digest == *keyed { Ok(()) } else { Err(changed(&opened.key)) }
+        if digest == *keyed { Ok(()) } else { Err(changed(opened.key())) }
     }
 
     /// Keeps the digests of listed files that will be read in part, so that no reader has to hash them.
     pub fn know<'a>(&self, files: impl Iterator<Item = (&'a Found, &'a Scanned)>) {
-        if self.mode == IdentityMode::Stat {
+        if !self.hashes() {
             return;
         }
         let digest = |(file, scanned): (&Found, &Scanned)| {
             let part = whole(&scanned.validator, scanned.parts.first().filter(|_| scanned.settled)?.digest);
-            Some((file.key.clone(), (scanned.validator, vec![part])))
+            Some((file.key.clone(), (scanned.validator.clone(), vec![part])))
         };
         self.whole(|cache| cache.replace(files.filter_map(digest).collect()));
     }
@@ -282,7 +364,7 @@ impl Root {
     }
 
     fn open_cache(&self, reader: &str) -> Cache {
-        let source = format!("{}\0{:?}\0{:?}\0{reader}", self.path.display(), self.patterns.written, self.mode);
+        let source = format!("{}\0{:?}\0{:?}\0{reader}", self.shown(), self.patterns.written, self.mode);
         Cache::open(self.cache.as_deref(), &source)
     }
 
@@ -304,13 +386,17 @@ impl Root {
             .map(|file| {
                 if let Some(parts) = cache.get(&file.key, &file.validator) {
                     meter.entries(parts.len() as u64);
-                    return Ok(Scanned { validator: file.validator, parts: parts.to_vec(), settled: true });
+                    return Ok(Scanned { validator: file.validator.clone(), parts: parts.to_vec(), settled: true });
                 }
-                for _ in 0..TRIES {
+                for attempt in 0..TRIES {
                     let began = now_ns();
-                    let opened = self.open(&file.key)?;
+                    let opened = match &self.place {
+                        Place::Bucket(objects) if attempt == 0 => self.pin(objects, &file.key, &file.validator)?,
+                        _ => self.open(&file.key)?,
+                    };
                     let parts = index(&opened, &meter);
-                    if opened.unchanged().is_err() {
+                    let moved = parts.as_ref().is_err_and(|e| e.kind() == Kind::Conflict);
+                    if moved || opened.unchanged().is_err() {
                         continue;
                     }
                     let parts = parts?;
@@ -329,17 +415,17 @@ impl Root {
         let hashed = hashed.into_inner();
         if hashed > 0 || cache.len() != found.len() {
             let settled = found.iter().zip(&scanned).filter(|(_, s)| s.settled);
-            cache.save(settled.map(|(f, s)| (f.key.as_str(), s.validator, s.parts.as_slice())));
+            cache.save(settled.map(|(f, s)| (f.key.as_str(), &s.validator, s.parts.as_slice())));
         }
-        let hashed = if self.mode == IdentityMode::Stat { 0 } else { hashed };
+        let hashed = if self.hashes() { hashed } else { 0 };
         Ok((scanned, hashed))
     }
 
-    /// `scan` for files that are each one part. Under `stat` nothing is opened.
+    /// `scan` for files that are each one part. Only under `content` any is opened.
     pub fn scan_whole(&self, found: &[Found], options: &ListOptions) -> Result<(Vec<Scanned>, u64)> {
-        if self.mode == IdentityMode::Stat {
+        if !self.hashes() {
             let scanned = found.iter().map(|f| Scanned {
-                validator: f.validator,
+                validator: f.validator.clone(),
                 parts: vec![whole(&f.validator, Digest::from_bytes([0; 32]))],
                 settled: true,
             });
@@ -355,26 +441,37 @@ fn whole(validator: &Validator, digest: Digest) -> Part {
     Part { name: String::new(), start: 0, end: validator.bytes, bytes: validator.bytes, rows: 1, digest }
 }
 
-/// The digest of a file from its beginning.
-/// `bytes`: its expected length, so that small files need small buffers.
-fn digest_file(file: &File, bytes: u64, mut progress: impl FnMut(u64)) -> std::io::Result<Digest> {
-    let mut hasher = blake3::Hasher::new();
-    let mut piece = vec![0; usize::try_from(bytes).map_or(PIECE, |n| n.saturating_add(1).min(PIECE))];
-    let mut at = 0;
-    loop {
-        let n = match file.read_at(&mut piece, at) {
-            Ok(0) => return Ok(Digest::from_bytes(*hasher.finalize().as_bytes())),
-            Ok(n) => n,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(e) => return Err(e),
-        };
-        hasher.update(&piece[..n]);
-        at += n as u64;
-        progress(n as u64);
+/// Of a file; directories and pipes are none, and a name that no file can have is none's.
+fn metadata(path: &Path) -> Result<Option<std::fs::Metadata>> {
+    match std::fs::metadata(path) {
+        Ok(metadata) => Ok(Some(metadata).filter(std::fs::Metadata::is_file)),
+        Err(e) if is_none(&e) => Ok(None),
+        Err(e) => Err(Error::io(format!("cannot look at {}", path.display()), e)),
     }
+}
+
+fn is_none(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory | InvalidFilename)
 }
 
 /// The file that holds an entry.
 pub(super) fn file_of(entry: &Entry) -> &str {
     entry.file.as_deref().unwrap_or(&entry.key)
+}
+
+/// The ranges of the entries that come next, as far as they lie in a file, and up to `MOST_AHEAD` bytes.
+pub(super) fn ranges_of<'a>(next: impl Iterator<Item = &'a Entry>, file: &str) -> Vec<Range<u64>> {
+    let mut bytes = 0;
+    next.take_while(|entry| file_of(entry) == file)
+        .map_while(|entry| match entry.range {
+            Some(entry::Range::Bytes { start, end }) => Some(start..end),
+            _ => None,
+        })
+        .take_while(|range| {
+            let first = bytes == 0;
+            bytes += range.end.saturating_sub(range.start);
+            first || bytes <= MOST_AHEAD
+        })
+        .collect()
 }

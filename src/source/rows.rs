@@ -1,13 +1,14 @@
 //! The sources `jsonl` and `csv`. An entry is a block of records cut from the front (with `key:`, one record), known by the
 //! digest of its bytes and CSV's header, so that appending re-keys the last block alone.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::format::entry::{Entry, Range};
 use crate::format::shard::CHUNK_BYTES;
 use crate::id::Digest;
 use crate::source::batch::{assemble, chosen, own, schema_of};
 use crate::source::lines::{self, Block, Format, Sheet};
-use crate::source::root::{Opened, Root, changed, file_of};
+use crate::source::opened::Opened;
+use crate::source::root::{Root, changed, file_of, ranges_of};
 use crate::source::validator::Part;
 use crate::source::{Batches, ListOptions, Listing, unique};
 use arrow::array::LargeStringArray;
@@ -97,16 +98,16 @@ impl Rows {
 
     /// The rows of entries, in order.
     pub fn read(self: Arc<Self>, schema: SchemaRef, entries: Vec<Entry>) -> Batches {
-        let mut entries = entries.into_iter().peekable();
+        let mut entries = entries.into_iter();
         let mut current: Option<(String, Opened, Sheet)> = None;
         Box::new(std::iter::from_fn(move || {
-            entries.peek()?;
+            entries.as_slice().first()?;
             let mut batch = || {
                 let (mut keys, mut rows, mut bytes) = (Vec::new(), Vec::new(), 0);
                 while let Some(entry) = entries.next() {
-                    self.read_entry(&schema, &entry, &mut current, &mut keys, &mut rows)?;
+                    self.read_entry(&schema, &entry, entries.as_slice(), &mut current, &mut keys, &mut rows)?;
                     bytes += entry.bytes as usize;
-                    let next = entries.peek().map_or(0, |next| next.bytes as usize);
+                    let next = entries.as_slice().first().map_or(0, |next| next.bytes as usize);
                     if bytes + next > CHUNK_BYTES / 2 || rows.len() >= BATCH_ROWS {
                         break;
                     }
@@ -132,14 +133,19 @@ impl Rows {
         &self,
         schema: &SchemaRef,
         entry: &Entry,
+        ahead: &[Entry],
         current: &mut Option<(String, Opened, Sheet)>,
         keys: &mut Vec<String>,
         rows: &mut Vec<Result<Vec<serde_json::Value>, String>>,
     ) -> Result<()> {
         let file = file_of(entry);
         if current.as_ref().is_none_or(|(open, _, _)| open != file) {
-            let opened = self.root.open(file)?;
-            let sheet = Sheet::open(&opened, file, Format::of(file, self.csv)).map_err(|_| changed(file))?;
+            let opened = self.root.open_as(file, &entry.identity)?;
+            opened.body.fetch(&ranges_of(std::iter::once(entry).chain(ahead), file))?;
+            let sheet = Sheet::open(&opened, file, Format::of(file, self.csv)).map_err(|e| match e.kind() {
+                Kind::Unavailable => e,
+                _ => changed(file),
+            })?;
             *current = Some((file.to_owned(), opened, sheet));
         }
         let Some((_, opened, sheet)) = current else { return Err(Error::internal("no file is open")) };

@@ -7,11 +7,10 @@ use crate::format::table::Entries;
 use crate::id::Digest;
 use crate::source::batch::{Values, assemble, chosen, own, schema_of};
 use crate::source::files::{Kind, take};
-use crate::source::pattern::local;
+use crate::source::place::{Buckets, Place};
 use crate::source::root::{LIST_AGAIN, Root, changed};
 use crate::source::row::{row_identity, text};
 use crate::source::validator::Validator;
-use crate::source::walk::Found;
 use crate::source::{ListOptions, Listing, lookup, summary, too_large, unique};
 use crate::spec::node::Span;
 use crate::spec::pipeline::{self, Missing};
@@ -27,24 +26,55 @@ pub(super) struct Table {
     pub root: Root,
     columns: Option<Vec<String>>,
     key: Option<String>,
-    load: Vec<(String, Template)>,
+    load: Vec<Load>,
+    /// Buckets that they name.
+    elsewhere: Vec<Root>,
     /// Where they stand.
     places: BTreeMap<String, Span>,
     missing: Missing,
+}
+
+/// Objects by bucket (none: on disk) and path.
+type Referred = HashMap<(Option<usize>, Option<String>), Object>;
+
+/// A column of objects.
+#[derive(Debug)]
+struct Load {
+    name: String,
+    /// Of a key below the source's root or, where a bucket is named, of an object's name in it.
+    template: Template,
+    /// Which of `elsewhere`.
+    bucket: Option<usize>,
 }
 
 /// What a listing found of an object.
 type Object = (Validator, Digest);
 
 impl Table {
-    pub fn new(root: Root, spec: &pipeline::Source) -> Result<Self> {
-        let load = spec
-            .load
-            .iter()
-            .map(|(name, text)| Ok((name.clone(), Template::parse(local(text)?).map_err(Error::invalid)?)))
-            .collect::<Result<_>>()?;
+    pub fn new(root: Root, spec: &pipeline::Source, buckets: Buckets) -> Result<Self> {
+        let mut elsewhere: Vec<Root> = Vec::new();
+        let mut load = Vec::new();
+        for (name, text) in &spec.load {
+            let (place, paths) = Place::of(&[text], buckets)?;
+            let path = paths.iter().map(String::as_str).collect::<String>();
+            let bucket = matches!(place, Place::Bucket(_)).then(|| {
+                let found = root.at(place, "load");
+                elsewhere.iter().position(|root| root.shown() == found.shown()).unwrap_or_else(|| {
+                    elsewhere.push(found);
+                    elsewhere.len() - 1
+                })
+            });
+            let path = if bucket.is_some() { path.trim_start_matches('/') } else { path.as_str() };
+            let template = Template::parse(path).map_err(Error::invalid)?;
+            load.push(Load { name: name.clone(), template, bucket });
+        }
         let (columns, key, places) = (spec.columns.clone(), spec.key.clone(), spec.places.clone());
-        Ok(Table { root, columns, key, load, places, missing: spec.missing })
+        Ok(Table { root, columns, key, load, elsewhere, places, missing: spec.missing })
+    }
+
+    /// Where a column's objects lie.
+    fn root_of(&self, load: &Load) -> &Root {
+        load.bucket.and_then(|bucket| self.elsewhere.get(bucket)).unwrap_or(&self.root)
     }
 
     /// The columns of the first table, then those loaded.
@@ -52,7 +82,7 @@ impl Table {
         let found = self.root.walk()?;
         let Some(first) = found.first() else { return Err(self.root.error("there is no table")) };
         let mut fields = lookup::fields(&self.root.open(&first.key)?, &first.key, self.columns.as_deref())?;
-        for (name, template) in &self.load {
+        for Load { name, template, .. } in &self.load {
             if let Some(place) = self.places.get(name).filter(|_| fields.iter().any(|f| f.name() == name)) {
                 let file = &first.key;
                 return Err(place.error(format_args!("{file} has a column {name:?} already; expected another name")));
@@ -68,9 +98,9 @@ impl Table {
     /// The table's columns that rows carry: those of the schema, then those that templates need.
     fn carried(&self, schema: &SchemaRef) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        let loaded = |name: &str| self.load.iter().any(|(n, _)| n == name);
+        let loaded = |name: &str| self.load.iter().any(|load| load.name == name);
         let selected = own(schema).iter().map(|f| f.name().as_str()).filter(|n| !loaded(n));
-        for name in selected.chain(self.load.iter().flat_map(|(_, template)| template.places())) {
+        for name in selected.chain(self.load.iter().flat_map(|load| load.template.places())) {
             if !names.iter().any(|n| n == name) {
                 names.push(name.to_owned());
             }
@@ -87,8 +117,7 @@ impl Table {
         let mut places: Vec<(usize, usize)> = Vec::new();
         for (index, file) in tables.iter().enumerate() {
             let opened = self.root.open(&file.key)?;
-            let batch = lookup::read(&opened, &file.key, &names, own(schema))?;
-            opened.unchanged()?;
+            let batch = lookup::read(opened, &file.key, &names, own(schema))?;
             places.extend((0..batch.num_rows()).map(|row| (index, row)));
             batches.push(batch);
         }
@@ -102,10 +131,11 @@ impl Table {
             })
             .collect::<Result<Vec<_>>>()?;
         let (objects, hashed_objects) = self.objects(&paths, options)?;
-        let there = |path: &Option<String>| path.as_ref().is_some_and(|p| objects.contains_key(p));
-        let absent: Vec<bool> = paths.iter().map(|paths| !paths.iter().all(there)).collect();
+        let object = |(load, path): (&Load, &Option<String>)| objects.get(&(load.bucket, Some(path.clone()?)));
+        let missing = |paths: &[Option<String>]| self.load.iter().zip(paths).position(|one| object(one).is_none());
+        let absent: Vec<bool> = paths.iter().map(|paths| missing(paths).is_some()).collect();
         self.note_absent(&absent, |row| {
-            let path = paths[row].iter().find(|p| !there(p)).and_then(|p| p.as_deref());
+            let path = missing(&paths[row]).and_then(|load| paths[row][load].as_deref());
             format!("{} ({})", path.unwrap_or("no name"), place(places[row]))
         });
         let mut keep: Vec<usize> = (0..rows.num_rows()).collect();
@@ -126,11 +156,11 @@ impl Table {
             let (file, row_in_file) = places[row];
             let mut identities = Vec::new();
             let mut bytes = 0;
-            for ((name, _), path) in self.load.iter().zip(&paths[row]) {
-                let object = path.as_ref().and_then(|p| objects.get(p));
+            for (load, path) in self.load.iter().zip(&paths[row]) {
+                let object = object((load, path));
                 bytes += object.map_or(0, |(validator, _)| validator.bytes);
-                let identity = object.map_or(Identity::Absent, |(v, digest)| self.root.identity(v, *digest));
-                identities.push((name.as_str(), identity));
+                let identity = |(v, digest): &Object| self.root_of(load).identity(v, *digest);
+                identities.push((load.name.as_str(), object.map_or(Identity::Absent, identity)));
             }
             entries.push(Entry {
                 key: match &keys {
@@ -165,23 +195,30 @@ impl Table {
         let verb = if count == 1 { "row refers" } else { "rows refer" };
         self.root.note(format!(
             "{count} {verb} to objects that are not below {}: {}; {fate}",
-            self.root.path.display(),
+            self.shown(),
             summary(names.iter().map(String::as_str))
         ));
+    }
+
+    /// Where objects are looked for.
+    fn shown(&self) -> String {
+        let mut roots: Vec<String> = self.load.iter().map(|load| self.root_of(load).shown()).collect();
+        roots.dedup();
+        roots.join(" or ")
     }
 
     /// The path of each object of a row; `None` where a value that it is made of is null.
     fn paths(&self, rows: &RecordBatch, row: usize) -> Result<Vec<Option<String>>> {
         self.load
             .iter()
-            .map(|(_, template)| {
-                let path = template.fill(|name| {
+            .map(|load| {
+                let path = load.template.fill(|name| {
                     let column = rows.column_by_name(name)?;
                     if column.is_valid(row) { text(column, row).ok() } else { None }
                 });
                 match path {
                     Some(path) => {
-                        self.root.path(&path).map_err(|e| match path.starts_with('/') {
+                        self.root_of(load).path(&path).map_err(|e| match path.starts_with('/') {
                             true => Error::invalid(format!(
                                 "{path:?} is absolute; expected a path below root:, which may be set to /"
                             )),
@@ -196,31 +233,26 @@ impl Table {
             .collect()
     }
 
-    /// What is there of all objects, and how many were hashed.
-    fn objects(&self, paths: &[Vec<Option<String>>], options: &ListOptions) -> Result<(HashMap<String, Object>, u64)> {
-        use std::io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
-        let mut wanted: Vec<&String> = paths.iter().flatten().flatten().collect();
-        wanted.par_sort_unstable();
-        wanted.dedup();
-        let found = wanted
-            .into_par_iter()
-            .map(|key| match std::fs::metadata(self.root.path.join(key)) {
-                Ok(metadata) if metadata.is_file() => {
-                    Ok(Some(Found { key: key.clone(), validator: Validator::of(&metadata) }))
-                }
-                Ok(_) => Ok(None),
-                // A name that no file can have is none's.
-                Err(e) if matches!(e.kind(), NotFound | NotADirectory | InvalidFilename) => Ok(None),
-                Err(e) => Err(Error::io(format!("cannot look at {key}"), e)),
-            })
-            .filter_map(Result::transpose)
-            .collect::<Result<Vec<_>>>()?;
-        let (scanned, hashed) = self.root.scan_whole(&found, options)?;
-        let object = |(found, scanned): (Found, crate::source::root::Scanned)| {
-            let digest = scanned.parts.first().map_or(Digest::from_bytes([0; 32]), |part| part.digest);
-            (found.key, (scanned.validator, digest))
-        };
-        Ok((found.into_iter().zip(scanned).map(object).collect(), hashed))
+    /// What is there of all objects, by bucket and path, and how many were hashed.
+    fn objects(&self, paths: &[Vec<Option<String>>], options: &ListOptions) -> Result<(Referred, u64)> {
+        let mut objects = HashMap::new();
+        let mut hashed = 0;
+        for bucket in std::iter::once(None).chain((0..self.elsewhere.len()).map(Some)) {
+            let loads: Vec<usize> = (0..self.load.len()).filter(|&load| self.load[load].bucket == bucket).collect();
+            let Some(root) = loads.first().map(|&load| self.root_of(&self.load[load])) else { continue };
+            let mut wanted: Vec<&String> =
+                paths.iter().flat_map(|row| loads.iter().filter_map(|&load| row[load].as_ref())).collect();
+            wanted.par_sort_unstable();
+            wanted.dedup();
+            let found = root.look(wanted)?;
+            let (scanned, read) = root.scan_whole(&found, options)?;
+            hashed += read;
+            objects.extend(found.into_iter().zip(scanned).map(|(found, scanned)| {
+                let digest = scanned.parts.first().map_or(Digest::from_bytes([0; 32]), |part| part.digest);
+                ((bucket, Some(found.key)), (scanned.validator, digest))
+            }));
+        }
+        Ok((objects, hashed))
     }
 
     pub fn read_entries(&self, schema: &SchemaRef, entries: &Entries, which: &[usize]) -> Result<RecordBatch> {
@@ -235,16 +267,26 @@ impl Table {
             .collect();
         let mut errors = vec![None; which.len()];
         let mut keys = Vec::with_capacity(which.len());
-        for (&index, error) in which.iter().zip(&mut errors) {
-            let entry = entries.entries.get(index).filter(|_| index < carried.num_rows());
+        let paths = which
+            .iter()
+            .map(|&index| match index < carried.num_rows() {
+                true => self.paths(carried, index),
+                false => Err(Error::internal(format!("there is no entry {index}"))),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let mut opened = Vec::with_capacity(self.load.len());
+        for (at, load) in self.load.iter().enumerate() {
+            let wanted = paths.iter().filter_map(|row| Some((row[at].as_deref()?, None))).collect();
+            opened.push(self.root_of(load).each(wanted)?);
+        }
+        for ((&index, paths), error) in which.iter().zip(&paths).zip(&mut errors) {
+            let entry = entries.entries.get(index);
             let entry = entry.ok_or_else(|| Error::internal(format!("there is no entry {index}")))?;
             keys.push(entry.key.as_str());
             let mut identities = Vec::new();
-            for (((name, _), path), values) in self.load.iter().zip(self.paths(carried, index)?).zip(&mut loaded) {
-                let opened = match &path {
-                    Some(path) => self.root.open_if_there(path)?,
-                    None => None,
-                };
+            for (((load, path), opened), values) in self.load.iter().zip(paths).zip(&mut opened).zip(&mut loaded) {
+                let name = load.name.as_str();
+                let opened = if path.is_some() { opened.next().transpose()?.flatten() } else { None };
                 let Some(opened) = opened else {
                     if self.missing == Missing::Fail {
                         *error = Some(match path {
@@ -253,14 +295,14 @@ impl Table {
                         });
                     }
                     values.push(None);
-                    identities.push((name.as_str(), Identity::Absent));
+                    identities.push((name, Identity::Absent));
                     continue;
                 };
                 let digest = match too_large(opened.validator.bytes) {
                     Some(reason) => {
                         *error = Some(format!("{} {reason}", opened.key()));
                         values.push(None);
-                        opened.digest(|_| ())?
+                        if self.root.hashes() { opened.digest(|_| ())? } else { Digest::of(&[]) }
                     }
                     None => {
                         values.push_with(|out| opened.read_all(out))?;
@@ -268,7 +310,7 @@ impl Table {
                     }
                 };
                 opened.unchanged()?;
-                identities.push((name.as_str(), self.root.identity(&opened.validator, digest)));
+                identities.push((name, self.root_of(load).identity(&opened.validator, digest)));
                 if schema.field_with_name(name).is_ok_and(|f| f.data_type() == &arrow::datatypes::DataType::LargeUtf8)
                     && let Some(reason) = values.last_to_text()
                 {
@@ -279,7 +321,7 @@ impl Table {
                 return Err(changed(&entry.key));
             }
         }
-        let mut finished: HashMap<&str, Values> = self.load.iter().map(|(name, _)| name.as_str()).zip(loaded).collect();
+        let mut finished: HashMap<&str, Values> = self.load.iter().map(|load| load.name.as_str()).zip(loaded).collect();
         let columns: Vec<ArrayRef> = own(schema)
             .iter()
             .map(|field| match finished.remove(field.name().as_str()) {

@@ -266,6 +266,8 @@ impl<R: Input> Tar<R> {
     }
     fn io(&self, e: std::io::Error) -> Error {
         match e.kind() {
+            // A failure of ours, on its way through a reader.
+            _ if e.get_ref().is_some_and(|inner| inner.is::<Error>()) => Error::io(&self.archive, e),
             std::io::ErrorKind::UnexpectedEof
             | std::io::ErrorKind::InvalidData
             | std::io::ErrorKind::InvalidInput

@@ -1,5 +1,5 @@
-//! Finds the files that patterns match: directories level by level and files' metadata on all threads of the current
-//! rayon pool, then sorted by key, so that the order of directory entries can't matter.
+//! Finds the files that patterns match on disk: directories level by level and files' metadata on all threads of the current
+//! rayon pool, then sorted by key, so that the order of directory entries can't matter. `bucket` does so in a bucket.
 
 use crate::error::{Error, Result};
 use crate::source::compression;

@@ -9,18 +9,18 @@ use crate::format::table::Entries;
 use crate::id::Digest;
 use crate::source::batch::{own, schema_of};
 use crate::source::members::{Builder, Column, Inferred, Members};
-use crate::source::root::{Meter, Opened, Root, file_of};
+use crate::source::opened::Opened;
+use crate::source::root::{Meter, Root, file_of, ranges_of};
 use crate::source::samples::{Grouper, Samples, split};
 use crate::source::tar::{Stream, Tar};
 use crate::source::validator::Part;
 use crate::source::{Batches, ListOptions, Listing};
-use crate::spec::pipeline::IdentityMode;
 use crate::spec::size;
 use arrow::array::{LargeStringArray, RecordBatch};
 use arrow::datatypes::{Field, SchemaRef};
 use flate2::read::MultiGzDecoder;
 use std::collections::HashMap;
-use std::io::{BufReader, Read, Seek};
+use std::io::{BufReader, Read};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What a compressed archive may hold: it is one partition, and a small file may claim to be a large one.
@@ -44,8 +44,7 @@ fn is_compressed(key: &str) -> bool {
 fn decompressed(opened: &Opened) -> Result<Stream<Box<dyn Read + Send>>> {
     let key = opened.key();
     let io = |e| Error::io(format!("cannot read {key}"), e);
-    let mut file = opened.file.try_clone().map_err(io)?;
-    file.rewind().map_err(io)?;
+    let file = opened.sequence(0);
     Ok(Stream(match opened.compression()? {
         Some("gzip") => Box::new(MultiGzDecoder::new(BufReader::new(file))),
         Some("zstd") => Box::new(zstd::stream::read::Decoder::new(file).map_err(io)?),
@@ -89,7 +88,7 @@ impl WebDataset {
             found.look(Samples::new(Tar::new(decompressed(&opened)?, &first.key, None), &first.key))?;
         } else {
             check_plain(&opened)?;
-            let tar = Tar::new(plain(&opened)?, &first.key, Some(opened.validator.bytes));
+            let tar = Tar::new(opened.sequence(0), &first.key, Some(opened.validator.bytes));
             found.look(Samples::new(tar, &first.key))?;
         }
         let mut fields = Vec::new();
@@ -147,8 +146,7 @@ impl WebDataset {
     fn index_plain(&self, opened: &Opened, meter: &Meter) -> Result<Vec<Part>> {
         check_plain(opened)?;
         let archive = opened.key();
-        let stat = self.root.mode == IdentityMode::Stat;
-        let mut tar = Tar::new(plain(opened)?, archive, Some(opened.validator.bytes));
+        let mut tar = Tar::new(opened.sequence(0), archive, Some(opened.validator.bytes));
         let mut grouper = Grouper::default();
         let mut parts: Vec<Part> = Vec::new();
         let mut hasher = blake3::Hasher::new();
@@ -185,7 +183,7 @@ impl WebDataset {
             if let Some(part) = parts.last_mut() {
                 part.end = member.end;
             }
-            if !stat {
+            if self.root.hashes() {
                 hasher.update(&tar.head);
                 tar.pass(|bytes| {
                     hasher.update(bytes);
@@ -239,7 +237,7 @@ impl WebDataset {
         let mut current: Option<(&str, Opened)> = None;
         let mut bytes = Vec::new();
         let mut keys = Vec::with_capacity(which.len());
-        for &index in which {
+        for (at, &index) in which.iter().enumerate() {
             let entry =
                 entries.entries.get(index).ok_or_else(|| Error::internal(format!("there is no entry {index}")))?;
             let Some(Range::Bytes { start, end }) = entry.range else {
@@ -247,7 +245,10 @@ impl WebDataset {
             };
             let file = file_of(entry);
             if current.as_ref().is_none_or(|(open, _)| *open != file) {
-                current = Some((file, self.root.open(file)?));
+                let opened = self.root.open_as(file, &entry.identity)?;
+                let next = which[at..].iter().map_while(|&index| entries.entries.get(index));
+                opened.body.fetch(&ranges_of(next, file))?;
+                current = Some((file, opened));
             }
             let Some((_, opened)) = &current else { return Err(Error::internal("no archive is open")) };
             bytes.clear();
@@ -273,7 +274,7 @@ impl WebDataset {
     /// The samples of one compressed archive, which is read through twice where this machine hasn't seen it before: first to
     /// know that it is what was listed.
     pub fn read_compressed(self: Arc<Self>, schema: SchemaRef, entry: Entry) -> Result<Batches> {
-        let opened = self.root.open(&entry.key)?;
+        let opened = self.root.open_as(&entry.key, &entry.identity)?;
         self.root.trust(&opened, &entry.identity)?;
         let mut samples = Samples::new(Tar::new(decompressed(&opened)?, &entry.key, None), &entry.key);
         let columns = self.columns_of(&schema);
@@ -305,11 +306,4 @@ impl WebDataset {
             next
         })))
     }
-}
-
-fn plain(opened: &Opened) -> Result<BufReader<std::fs::File>> {
-    let io = |e| Error::io(format!("cannot read {}", opened.key()), e);
-    let mut file = opened.file.try_clone().map_err(io)?;
-    file.rewind().map_err(io)?;
-    Ok(BufReader::with_capacity(1 << 18, file))
 }

@@ -1,5 +1,5 @@
 //! Reading settings by hand from nodes, where serde's errors would say too little: known fields, names, lists of
-//! texts, local paths.
+//! texts, paths and URLs.
 
 use crate::error::Result;
 use crate::spec::node::{Node, Value, quote, suggest};
@@ -81,23 +81,27 @@ pub fn name_problem(name: &str) -> Option<String> {
 /// What names are made of, for errors.
 pub const NAME_RULE: &str = "expected at most 100 letters (a-z, A-Z), digits, '.', '_' or '-', the first not a dot";
 
-/// A path or `file://` URL as a path; other schemes are named as not built yet.
-pub fn local(text: &str) -> Result<String, String> {
-    place(text, "a local path or a file:// URL")
+/// Whether a text names something in a bucket.
+pub fn is_remote(text: &str) -> bool {
+    text.starts_with("s3://")
 }
 
-/// The same, where an error names all that is `expected`.
-pub fn place(text: &str, expected: &str) -> Result<String, String> {
+/// A path or `file://` URL as a path, an `s3://` URL as it is; other schemes are named as not built yet.
+pub fn place(text: &str) -> Result<String, String> {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme).filter(|scheme| {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic())
             && scheme.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
     });
     match scheme {
         None => Ok(text.to_owned()),
+        Some("s3") => Ok(text.to_owned()),
         Some("file") => match text.strip_prefix("file://").filter(|path| path.starts_with('/')) {
             Some(path) => Ok(path.to_owned()),
             None => Err(format!("expected an absolute path after file://, found {}", quote(text))),
         },
-        Some(other) => Err(format!("{other}:// is not built yet; expected {expected}, found {}", quote(text))),
+        Some(other) => Err(format!(
+            "{other}:// is not built yet; expected a local path, a file:// URL or s3://bucket/prefix, found {}",
+            quote(text)
+        )),
     }
 }

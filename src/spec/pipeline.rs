@@ -21,7 +21,7 @@ pub struct Pipeline {
     pub materialize: Materialize,
     /// As written, variables expanded.
     pub store: Option<String>,
-    /// Options of a remote store, variables expanded.
+    /// Options of a remote store or source, variables expanded.
     pub storage: BTreeMap<String, String>,
     pub order: Order,
     pub partition: Partition,
@@ -42,7 +42,7 @@ pub(super) const FIELDS: [(&str, &str); 11] = [
         "store",
         "The store: a directory or s3://bucket/prefix; default: .forebay beside this file. ${VAR} stands for a variable.",
     ),
-    ("storage", "Options of a remote store, such as aws_region; credentials only as ${VAR}."),
+    ("storage", "Options of a remote store or source, such as aws_region; credentials only as ${VAR}."),
     ("order", "How samples are shuffled, or how entries of files are laid out."),
     ("partition", "The largest partition, the unit of work and of reuse."),
     ("on_error", "What becomes of samples that can't be processed: fail (default) or keep."),
@@ -119,10 +119,7 @@ fn read_name(root: &Node, file: &Path) -> Result<String> {
 /// The store is opened elsewhere, by the text as written; only what can't be opened at all is refused here.
 fn read_store(node: &Node) -> Result<String> {
     let store = text(node)?;
-    if !store.starts_with("s3://") {
-        place(store, "a local path, a file:// URL or s3://bucket/prefix")
-            .map_err(|problem| node.span.error(problem))?;
-    }
+    place(store).map_err(|problem| node.span.error(problem))?;
     Ok(store.to_owned())
 }
 

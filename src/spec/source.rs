@@ -1,7 +1,7 @@
 //! The `source:` of a pipeline file: one kind, its patterns, and the fields that this kind takes.
 
 use crate::error::Result;
-use crate::spec::fields::{check, given, local, one_or_more, required, text, texts};
+use crate::spec::fields::{check, given, is_remote, one_or_more, place, required, text, texts};
 use crate::spec::node::{Node, Span, Value, one_of, quote, suggest};
 use crate::spec::pipeline::{Field, IdentityMode, Missing, Source, SourceKind};
 use crate::spec::steps::read_filter;
@@ -34,7 +34,7 @@ pub(super) const FIELDS: [(&str, &[SourceKind], &str); 9] = [
     (
         "identity",
         &SourceKind::ALL,
-        "What entries are known by: content, the digest of their bytes, or stat, their size and time.",
+        "What entries are known by: content, the digest of their bytes (default for files), etag, what a service tells of objects (default for s3://), or stat, a file's size and time.",
     ),
 ];
 
@@ -95,6 +95,8 @@ pub fn read(node: &Node) -> Result<Source> {
 
     let patterns = one_or_more(patterns, "paths or patterns")?.iter().map(read_path).collect::<Result<Vec<_>>>()?;
     let mut places = BTreeMap::new();
+    let load = given(node, "load").map(|load| read_load(load, &mut places)).transpose()?.unwrap_or_default();
+    let identity = read_identity(node, &patterns, &load)?;
     let source = Source {
         kind,
         span: kind_key.span.clone(),
@@ -104,10 +106,10 @@ pub fn read(node: &Node) -> Result<Source> {
         filter: read_filter(node)?,
         key: given(node, "key").map(|node| text(node).map(str::to_owned)).transpose()?,
         fields: read_fields(node, &mut places)?,
-        load: given(node, "load").map(|load| read_load(load, &mut places)).transpose()?.unwrap_or_default(),
+        load,
         places,
         missing: read_missing(node)?,
-        identity: read_identity(node)?,
+        identity,
     };
     if kind == Hdf5 {
         let expected = one_of(kinds().filter(|name| *name != "hdf5"));
@@ -117,7 +119,7 @@ pub fn read(node: &Node) -> Result<Source> {
 }
 
 fn read_path(node: &Node) -> Result<String> {
-    local(text(node)?).map_err(|problem| node.span.error(problem))
+    place(text(node)?).map_err(|problem| node.span.error(problem))
 }
 
 fn read_columns(node: &Node) -> Result<Vec<String>> {
@@ -136,12 +138,27 @@ fn read_missing(source: &Node) -> Result<Missing> {
     }
 }
 
-fn read_identity(node: &Node) -> Result<IdentityMode> {
-    let Some(node) = given(node, "identity") else { return Ok(IdentityMode::Content) };
+/// The default is what costs least and is sound: what a service tells of objects, else the digest of files. Entries of a
+/// table with `load:` are known by the objects that rows refer to.
+fn read_identity(node: &Node, patterns: &[String], load: &BTreeMap<String, String>) -> Result<IdentityMode> {
+    let by_patterns = patterns.iter().all(|pattern| is_remote(pattern));
+    let (all_remote, any_remote) = match load.is_empty() {
+        true => (by_patterns, by_patterns),
+        false => (
+            by_patterns || load.values().all(|path| is_remote(path)),
+            by_patterns || load.values().any(|path| is_remote(path)),
+        ),
+    };
+    let Some(node) = given(node, "identity") else {
+        return Ok(if all_remote { IdentityMode::Etag } else { IdentityMode::Content });
+    };
     match node.parse()? {
-        IdentityMode::Etag => Err(node
+        IdentityMode::Etag if !all_remote => Err(node
             .span
-            .error("etag is for object stores, which are not built yet; expected content or stat for local files")),
+            .error("etag is what a service tells of objects, and there are local files; expected content or stat")),
+        IdentityMode::Stat if any_remote => Err(node
+            .span
+            .error("stat is for files, and there are objects of a bucket; expected etag (the default) or content")),
         mode => Ok(mode),
     }
 }

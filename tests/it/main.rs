@@ -1,5 +1,6 @@
 //! The one integration test binary.
 
+mod clouds;
 mod commands;
 mod consumers;
 mod crash;

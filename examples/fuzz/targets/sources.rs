@@ -4,6 +4,7 @@ use super::{Run, Target};
 use arrow::array::{ArrayRef, DictionaryArray, Int64Array, LargeBinaryArray, ListArray, RecordBatch, StringArray};
 use arrow::datatypes::{Int32Type, Schema};
 use arrow::ipc::writer::{FileWriter, StreamWriter};
+use forebay::error::Error;
 use forebay::format::table::Entries;
 use forebay::id::Digest;
 use forebay::source::{ListOptions, Source};
@@ -129,7 +130,9 @@ impl Place {
 
     /// Lists and reads everything; every batch has the schema.
     fn read(&self, cache: Option<&Path>) -> forebay::error::Result<usize> {
-        let source = Source::open(&self.spec, self.directory.path(), None, cache.map(Path::to_owned))?;
+        let source = Source::open(&self.spec, self.directory.path(), None, cache.map(Path::to_owned), &|_| {
+            Err(Error::internal("a source on disk asks for a bucket"))
+        })?;
         let listing = source.list(&ListOptions { threads: 1, progress: &|_, _| () })?;
         let entries = Entries { entries: listing.entries, carried: listing.carried };
         let schema = source.schema()?;

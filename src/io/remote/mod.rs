@@ -1,12 +1,14 @@
 //! A bucket's objects below a prefix as storage. Requests run on one small runtime; callers are threads and wait. Each
 //! request is tried again as `retry` says and fails as `failure` says; `connect` opens a service, `partial` holds what was
-//! fetched of an object.
+//! fetched of an object; `objects` are those of others, for sources.
 
 mod connect;
 mod failure;
+mod objects;
 mod partial;
 mod retry;
 
+pub use objects::{Listed, Objects, Pinned, Stream, Version, Wanted};
 use partial::Partial;
 
 use super::access::Access;
@@ -17,7 +19,7 @@ use arrow::buffer::Buffer;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::path::Path as ObjectPath;
-use object_store::{GetOptions, GetRange, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use object_store::{GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use retry::Retry;
 use std::future::Future;
 use std::io::{self, Read};
@@ -194,8 +196,15 @@ impl Remote {
         Ok(there(found)?.map(|meta| meta.size))
     }
 
-    /// These ranges of an object of `bytes` bytes, each by requests of at most `PIECE`, side by side.
-    async fn ranges(&self, name: &str, bytes: u64, ranges: &[Range<u64>]) -> Result<Vec<(u64, Bytes)>> {
+    /// These ranges of an object of `bytes` bytes, and of a version where one is meant, each by requests of at most `PIECE`,
+    /// side by side.
+    async fn ranges(
+        &self,
+        name: &str,
+        bytes: u64,
+        version: Option<&Version>,
+        ranges: &[Range<u64>],
+    ) -> Result<Vec<(u64, Bytes)>> {
         let path = &self.path(name)?;
         let pieces = ranges.iter().flat_map(|range| {
             let end = range.end;
@@ -205,25 +214,40 @@ impl Remote {
             let length = piece.end - piece.start;
             let fetched = self.request("read", name, length, || async {
                 let range = Some(GetRange::Bounded(piece.clone()));
-                let found = self.objects.get_opts(path, GetOptions { range, ..GetOptions::default() }).await?;
-                if found.meta.size != bytes {
+                let found = self.objects.get_opts(path, GetOptions { range, ..Version::options(version) }).await?;
+                if found.meta.size != bytes || version.is_some_and(|version| Version::of(&found.meta) != *version) {
                     return Ok(Err(found.meta.size));
                 }
                 let bytes = found.bytes().await?;
                 retry::whole(&bytes, length)?;
                 Ok(Ok(bytes))
             });
-            match fetched.await? {
+            let found = match fetched.await {
+                Err(error) if version.is_some() && is_gone(&error) => return Err(self.gone(name)),
+                found => found?,
+            };
+            match found {
                 Ok(bytes) => Ok((piece.start, bytes)),
+                Err(_) if version.is_some() => Err(self.changed(name)),
                 Err(found) => Err(Error::corrupt(format!("{} has {found} bytes; expected {bytes}", self.shown(name)))),
             }
         };
         stream::iter(pieces.map(fetch)).buffer_unordered(PIECES).try_collect().await
     }
 
+    /// An object is another than the one that is meant.
+    fn changed(&self, name: &str) -> Error {
+        Error::conflict(format!("{} has changed since it was listed: run `forebay snapshot`", self.shown(name)))
+    }
+
+    fn gone(&self, name: &str) -> Error {
+        Error::conflict(format!("{} is gone since it was listed: run `forebay snapshot`", self.shown(name)))
+    }
+
     pub fn reader(self: &Arc<Self>, name: &str) -> Result<Option<impl Read + use<>>> {
         let Some(bytes) = self.bytes(name)? else { return Ok(None) };
-        Ok(Some(Reader { remote: self.clone(), name: name.to_owned(), bytes, next: 0, piece: Bytes::new() }))
+        let (remote, name) = (self.clone(), name.to_owned());
+        Ok(Some(Reader { remote, name, version: None, bytes, next: 0, step: PIECE, piece: Bytes::new() }))
     }
 
     /// A whole object, fetched to local space.
@@ -242,26 +266,12 @@ impl Remote {
 
     /// An object of which nothing was fetched yet.
     pub fn partial(self: &Arc<Self>, name: &str, bytes: u64) -> Result<Partial> {
-        Partial::new(self.clone(), name.to_owned(), bytes)
+        Partial::new(self.clone(), name.to_owned(), bytes, None)
     }
 
-    /// Objects below the directory `prefix`, sorted by name. A failure goes on behind the last one that was listed.
+    /// Objects below the directory `prefix`, sorted by name.
     pub fn list(&self, prefix: &str) -> Result<Vec<Object>> {
-        let directory = self.path(prefix)?;
-        let within = (!directory.as_ref().is_empty()).then_some(&directory);
-        let listed = std::sync::Mutex::new(Vec::<object_store::ObjectMeta>::new());
-        wait(self.request("list", prefix, 0, || async {
-            let last = listed.lock().expect("no panics while locked").last().map(|meta| meta.location.clone());
-            let mut stream = match &last {
-                Some(last) => self.objects.list_with_offset(within, last),
-                None => self.objects.list(within),
-            };
-            while let Some(meta) = stream.next().await {
-                listed.lock().expect("no panics while locked").push(meta?);
-            }
-            Ok(())
-        }))?;
-        let listed = listed.into_inner().expect("no panics while locked");
+        let listed = self.listed(prefix)?;
         let mut objects: Vec<Object> = listed
             .iter()
             .filter_map(|meta| {
@@ -273,6 +283,25 @@ impl Remote {
         objects.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         objects.dedup_by(|a, b| a.name == b.name);
         Ok(objects)
+    }
+
+    /// What the service lists below a directory. A failure goes on behind the last one that was listed.
+    fn listed(&self, prefix: &str) -> Result<Vec<ObjectMeta>> {
+        let directory = self.path(prefix)?;
+        let within = (!directory.as_ref().is_empty()).then_some(&directory);
+        let listed = std::sync::Mutex::new(Vec::<ObjectMeta>::new());
+        wait(self.request("list", prefix, 0, || async {
+            let last = listed.lock().expect("no panics while locked").last().map(|meta| meta.location.clone());
+            let mut stream = match &last {
+                Some(last) => self.objects.list_with_offset(within, last),
+                None => self.objects.list(within),
+            };
+            while let Some(meta) = stream.next().await {
+                listed.lock().expect("no panics while locked").push(meta?);
+            }
+            Ok(())
+        }))?;
+        Ok(listed.into_inner().expect("no panics while locked"))
     }
 
     /// What stands directly below `prefix`, sorted: directories, or objects.
@@ -331,35 +360,46 @@ impl Remote {
     }
 }
 
-fn object(name: String, meta: &object_store::ObjectMeta) -> Object {
+fn object(name: String, meta: &ObjectMeta) -> Object {
     Object { name, bytes: meta.size, modified_ms: meta.last_modified.timestamp_millis() }
+}
+
+/// Whether an object isn't there; a bucket that isn't is another matter.
+fn is_gone(error: &Error) -> bool {
+    error.kind() == Kind::NotFound && !failure::is(error, failure::Reason::NoBucket)
 }
 
 /// What isn't there is no failure.
 fn there<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Ok(found) => Ok(Some(found)),
-        Err(error) if error.kind() == Kind::NotFound && !failure::is(&error, failure::Reason::NoBucket) => Ok(None),
+        Err(error) if is_gone(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// An object read from its beginning, a piece at a time.
+/// An object read in order, a piece at a time.
+#[derive(Debug)]
 struct Reader {
     remote: Arc<Remote>,
     name: String,
+    version: Option<Version>,
     bytes: u64,
     next: u64,
+    /// The next piece's length, at most: it grows as one piece follows another.
+    step: u64,
     piece: Bytes,
 }
 
 impl Read for Reader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.piece.is_empty() && self.next < self.bytes {
-            let range = self.next..self.bytes.min(self.next + PIECE);
-            let fetched = wait(self.remote.ranges(&self.name, self.bytes, std::slice::from_ref(&range)));
+            let range = self.next..self.bytes.min(self.next + self.step);
+            let version = self.version.as_ref();
+            let fetched = wait(self.remote.ranges(&self.name, self.bytes, version, std::slice::from_ref(&range)));
             self.piece = fetched.map_err(io::Error::other)?.pop().map(|(_, bytes)| bytes).unwrap_or_default();
             self.next = range.end;
+            self.step = PIECE.min(self.step * 2);
         }
         let count = out.len().min(self.piece.len());
         out[..count].copy_from_slice(&self.piece.split_to(count));

@@ -1,7 +1,7 @@
 //! An object of which some ranges are there: a sparse local file without a name, mapped. Ranges are fetched when they are
 //! asked for, those near each other by one request, and verified before anyone sees them.
 
-use super::{Remote, wait};
+use super::{Remote, Version, wait};
 use crate::error::{Error, Result};
 use crate::format::shard::Fetch;
 use crate::io::{failure::failure, map};
@@ -18,6 +18,7 @@ const GAP: u64 = 256 << 10;
 pub struct Partial {
     remote: Arc<Remote>,
     name: String,
+    version: Option<Version>,
     file: File,
     buffer: Buffer,
     bytes: u64,
@@ -26,24 +27,34 @@ pub struct Partial {
 }
 
 impl Partial {
-    pub(super) fn new(remote: Arc<Remote>, name: String, bytes: u64) -> Result<Partial> {
+    pub(super) fn new(remote: Arc<Remote>, name: String, bytes: u64, version: Option<Version>) -> Result<Partial> {
         let temporary = remote.temporary()?;
         let failed = |e| failure("make space for an object in", temporary.path(), e);
         let file = temporary.file().try_clone().map_err(failed)?;
         file.set_len(bytes).map_err(failed)?;
         let length = usize::try_from(bytes).map_err(|_| failed(std::io::ErrorKind::FileTooLarge.into()))?;
         let buffer = map::map(&file, length).map_err(failed)?;
-        Ok(Partial { remote, name, file, buffer, bytes, there: Mutex::default() })
+        Ok(Partial { remote, name, version, file, buffer, bytes, there: Mutex::default() })
     }
 
     pub fn buffer(&self) -> &Buffer {
         &self.buffer
     }
 
-    /// Fetches what is missing of a range; nothing is verified.
+    /// As `fetch_ranges`, of one.
     pub fn fetch_range(&self, range: Range<u64>) -> Result<()> {
-        let missing = self.missing(std::slice::from_ref(&range));
-        self.bring(&missing)
+        self.fetch_ranges(std::slice::from_ref(&range))
+    }
+
+    /// Fetches what is missing of some ranges; nothing is verified.
+    pub fn fetch_ranges(&self, ranges: &[Range<u64>]) -> Result<()> {
+        self.bring(&self.missing(ranges))
+    }
+
+    /// Where what is there from `at` on ends; `at` where nothing is.
+    pub fn held_from(&self, at: u64) -> u64 {
+        let there = self.there.lock().expect("no panics while locked");
+        there.iter().find(|range| range.contains(&at)).map_or(at, |range| range.end)
     }
 
     fn missing(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
@@ -68,7 +79,7 @@ impl Partial {
         if ranges.iter().any(|range| range.end > self.bytes) {
             return Err(Error::corrupt(format!("a range of {} lies outside its {} bytes", self.name, self.bytes)));
         }
-        for (offset, bytes) in wait(self.remote.ranges(&self.name, self.bytes, ranges))? {
+        for (offset, bytes) in wait(self.remote.ranges(&self.name, self.bytes, self.version.as_ref(), ranges))? {
             let written = self.file.write_all_at(&bytes, offset);
             written.map_err(|e| failure("write what was fetched to", &self.remote.scratch, e))?;
         }
@@ -88,7 +99,7 @@ impl Partial {
 
 impl Fetch for Partial {
     fn fetch(&self, ranges: &[Range<u64>]) -> Result<()> {
-        self.bring(&self.missing(ranges))
+        self.fetch_ranges(ranges)
     }
 }
 

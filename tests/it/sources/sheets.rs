@@ -140,7 +140,7 @@ fn the_recorded_schema_wins() {
     let recorded = place.source().schema().unwrap();
     place.write("a.csv", b"n\nx\n2\n");
     assert_eq!(text(&place.rows(), "n"), some(&["x", "2"]));
-    let source = Source::open(&place.spec, place.directory.path(), Some(recorded), None).unwrap();
+    let source = Source::open(&place.spec, place.directory.path(), Some(recorded), None, &no_buckets).unwrap();
     let batch = read(&source, &entries(list(&source).unwrap())).unwrap();
     assert_eq!((integers(&batch, "n"), failed(&batch)), (vec![None, Some(2)], vec![0]));
 }
