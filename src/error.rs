@@ -100,10 +100,14 @@ impl Error {
     /// An I/O failure on a named thing: missing is `NotFound`, all else `Unavailable`. One of ours that came through a reader
     /// and says what is wrong with the data is itself again.
     pub fn io(what: impl fmt::Display, error: std::io::Error) -> Self {
-        let error = match error.downcast::<Error>() {
-            Ok(ours) if matches!(ours.kind, Kind::Conflict | Kind::Corrupt | Kind::NotFound) => return ours,
-            Ok(ours) => std::io::Error::other(ours),
-            Err(error) => error,
+        let ours = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+        let of_data = ours.is_some_and(|ours| matches!(ours.kind, Kind::Conflict | Kind::Corrupt | Kind::NotFound));
+        let error = match of_data {
+            true => match error.downcast::<Error>() {
+                Ok(ours) => return ours,
+                Err(error) => error,
+            },
+            false => error,
         };
         let kind = match error.kind() {
             std::io::ErrorKind::NotFound => Kind::NotFound,

@@ -105,18 +105,30 @@ impl Local {
     /// Makes a directory and what is missing above it. Within the root the entries of all of them are synced, whoever made
     /// them, once per process.
     fn make_directory(&self, directory: &Path) -> io::Result<()> {
+        const ATTEMPTS: usize = 100;
+        for _ in 1..ATTEMPTS {
+            match self.try_directory(directory) {
+                // One above it was empty, and was pruned just now.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                result => return result,
+            }
+        }
+        self.try_directory(directory)
+    }
+
+    fn try_directory(&self, directory: &Path) -> io::Result<()> {
         if self.durable().contains(directory) && directory.is_dir() {
             return Ok(());
         }
         let parent = parent_of(directory)?;
         let below_root = directory != self.root && directory.starts_with(&self.root);
         if below_root {
-            self.make_directory(parent)?;
+            self.try_directory(parent)?;
         }
         let made = match fs::create_dir(directory) {
             Ok(()) => true,
             Err(error) if error.kind() == ErrorKind::NotFound && !below_root => {
-                self.make_directory(parent)?;
+                self.try_directory(parent)?;
                 fs::create_dir(directory).or_else(|e| if directory.is_dir() { Ok(()) } else { Err(e) })?;
                 true
             }
