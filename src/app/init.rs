@@ -11,7 +11,7 @@ pub use split::Split;
 pub use survey::{Kind, Odd, Survey};
 
 use crate::app::project::refuse_store;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
 /// A starter pipeline and what it was drafted from.
@@ -31,6 +31,12 @@ pub struct Draft {
 /// Looks at a folder or file and drafts a pipeline for it. `path` is as the user wrote it, and so it stands in the
 /// draft. Errors: `NotFound`; `Invalid` where nothing is found that a pipeline could read, or a store.
 pub fn init(path: &Path) -> Result<Draft> {
+    if let Some(url) = path.to_str().filter(|text| text.contains("://")) {
+        return Err(Error::invalid(format!(
+            "init looks at local folders and files only, found {url:?}; run it on a copy of a few files and put the URL into \
+             the pipeline it writes"
+        )));
+    }
     refuse_store(path, "data")?;
     let survey = survey::look(path)?;
     let name = draft::name(path);

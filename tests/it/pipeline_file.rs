@@ -211,12 +211,12 @@ const MISTAKES: &[(&str, &str)] = &[
     ("source: {files: {a: b}}", "1:17: source.files: expected text, found a map"),
     ("source: {files: ''}", "1:17: source.files: expected text that isn't empty, found \"\""),
     (
-        "source: {files: s3://bkt/**}",
-        "1:17: source.files: s3:// is not built yet; expected a local path or a file:// URL, found \"s3://bkt/**\"",
+        "source: {files: gs://bkt/**}",
+        "1:17: source.files: gs:// is not built yet; expected a local path, a file:// URL or s3://bucket/prefix, found \"gs://bkt/**\"",
     ),
     (
-        "source: {files: '${BUCKET}/x'}",
-        "1:17: source.files: s3:// is not built yet; expected a local path or a file:// URL, found \"s3://bkt/x\"",
+        "source: {files: '${BUCKET}/x', identity: stat}",
+        "1:42: source.identity: stat is for files, and there are objects of a bucket; expected etag (the default) or content",
     ),
     ("source: {files: file://a}", "1:17: source.files: expected an absolute path after file://, found \"file://a\""),
     (
@@ -249,7 +249,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "source: {csv: a, identity: etag}",
-        "1:28: source.identity: etag is for object stores, which are not built yet; expected content or stat for local files",
+        "1:28: source.identity: etag is what a service tells of objects, and there are local files; expected content or stat",
     ),
     ("source: {csv: a, where: true}", "1:25: source.where: expected text, found true; quote it: \"true\""),
     // Extra columns.
@@ -305,8 +305,8 @@ const MISTAKES: &[(&str, &str)] = &[
         "1:38: source.load.image: expected a path with the name of a column in braces, such as \"images/{file}\", found \"img.jpg\"",
     ),
     (
-        "source: {table: a.csv, load: {image: 's3://bkt/{file}'}}",
-        "1:38: source.load.image: s3:// is not built yet; expected a local path or a file:// URL, found \"s3://bkt/{file}\"",
+        "source: {table: a.csv, load: {image: 's3://bkt/{file}', mask: '{mask}'}, identity: etag}",
+        "1:84: source.identity: etag is what a service tells of objects, and there are local files; expected content or stat",
     ),
     // Steps.
     (
