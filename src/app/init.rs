@@ -33,8 +33,8 @@ pub struct Draft {
 pub fn init(path: &Path) -> Result<Draft> {
     if let Some(url) = path.to_str().filter(|text| text.contains("://")) {
         return Err(Error::invalid(format!(
-            "init looks at folders and files on disk, found {url:?}: for data in a bucket, init a folder with a part of it, and \
-             write the bucket's place under `source:`"
+            "init looks at local folders and files only, found {url:?}; run it on a copy of a few files and put the URL into \
+             the pipeline it writes"
         )));
     }
     refuse_store(path, "data")?;

@@ -35,14 +35,17 @@ pub(super) enum Container {
 
 impl Container {
     pub fn open(opened: &Opened, parquet: bool) -> Result<Self> {
-        if let Some(compression) = opened.compression()? {
-            let key = opened.key();
-            return Err(Error::invalid(format!("{key} is compressed with {compression} as a whole; decompress it")));
-        }
-        Ok(if parquet {
-            Container::Parquet(ParquetFile::open(opened)?)
-        } else {
-            Container::Arrow(IpcFile::open(opened)?)
+        let container = match parquet {
+            true => ParquetFile::open(opened).map(Container::Parquet),
+            false => IpcFile::open(opened).map(Container::Arrow),
+        };
+        // Looked at only then: the beginning of a Parquet file would be one more request.
+        container.or_else(|error| match opened.compression()? {
+            Some(compression) => {
+                let key = opened.key();
+                Err(Error::invalid(format!("{key} is compressed with {compression} as a whole; decompress it")))
+            }
+            None => Err(error),
         })
     }
     pub fn schema(&self) -> &SchemaRef {

@@ -178,7 +178,7 @@ fn source_field(name: &str) -> Value {
         "join" => json!({ "anyOf": [join, { "type": "array", "items": join, "minItems": 1 }] }),
         "load" => json!({ "type": "object", "additionalProperties": { "type": "string", "pattern": "\\{[^{}]+\\}" } }),
         "missing" => json!({ "enum": [null, "skip", "fail"] }),
-        "identity" => json!({ "enum": ["content", "stat"] }),
+        "identity" => json!({ "enum": ["content", "etag", "stat"] }),
         _ => text(),
     }
 }

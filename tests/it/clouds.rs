@@ -1,13 +1,10 @@
-//! Sources in buckets, on a real S3 server: every kind gives the keys and values of the same data on disk, and an object that
-//! was replaced since it was listed is refused.
+//! Commands on a source in a bucket of a real S3 server.
 
 use crate::fixture::{Dataset, PHOTOS, photo};
 use crate::servers::Server;
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use forebay::io::{Access, Storage};
 use std::path::Path;
 use std::process::{Command, Output};
-use std::sync::Arc;
 
 fn forebay(server: &Server, at: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
@@ -79,46 +76,6 @@ fn a_folder_in_a_bucket_is_the_folder_on_disk() {
 }
 
 #[test]
-fn lines_and_tables_in_a_bucket_are_those_on_disk() {
-    let server = Server::shared();
-    let dataset = Dataset::new("");
-    let at = dataset.path();
-    let data = at.join("data");
-    std::fs::create_dir_all(&data).unwrap();
-    let lines: String = (0..500).map(|n| format!("{{\"id\": {n}, \"text\": \"row {}\"}}\n", n * 7)).collect();
-    std::fs::write(data.join("rows.jsonl"), lines).unwrap();
-    let rows: String = (0..300).map(|n| format!("{n},{}\n", n * n)).collect();
-    std::fs::write(data.join("rows.csv"), format!("n,square\n{rows}")).unwrap();
-    let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(1..5));
-    let texts: ArrayRef = Arc::new(StringArray::from_iter_values(["a", "b", "c", "d"]));
-    let columns = RecordBatch::try_from_iter([("n", numbers), ("name", texts)]).unwrap();
-    let file = std::fs::File::create(data.join("rows.parquet")).unwrap();
-    let mut writer = parquet::arrow::ArrowWriter::try_new(file, columns.schema(), None).unwrap();
-    writer.write(&columns).unwrap();
-    writer.close().unwrap();
-    let file = std::fs::File::create(data.join("rows.arrow")).unwrap();
-    let mut writer = arrow::ipc::writer::FileWriter::try_new(file, &columns.schema()).unwrap();
-    writer.write(&columns).unwrap();
-    writer.finish().unwrap();
-    let mut tar = Command::new("tar");
-    tar.args(["-cf", "data/rows.tar", "-C", "data", "rows.csv", "rows.jsonl"]).current_dir(at);
-    assert!(tar.status().unwrap().success());
-    let (url, storage) = bucket(server, at, "tables");
-    upload(&storage, at, &data);
-    for kind in ["jsonl", "csv", "parquet", "arrow", "tar"] {
-        let read = |place: &str, name: &str| {
-            let file = format!("{name}.yaml");
-            let text = format!("name: rows\nsource: {{ {kind}: {place}/data/*.{kind} }}\n");
-            std::fs::write(at.join(&file), text).unwrap();
-            succeed(server, at, &["read", &file, "--json", "--limit", "1000", "--store", &format!("{kind}-{name}")])
-        };
-        let expected = read(".", "local");
-        assert!(expected.contains("_key"), "{kind}");
-        assert_eq!(read(&url, "cloud"), expected, "{kind}");
-    }
-}
-
-#[test]
 fn what_is_not_there_is_said() {
     let server = Server::shared();
     let dataset = Dataset::new("");
@@ -133,5 +90,5 @@ fn what_is_not_there_is_said() {
     let error = refused(server, at, &["snapshot", "cloud.yaml"]);
     assert!(error.contains("forebay-no-such-bucket"), "{error}");
     let error = refused(server, at, &["init", &url]);
-    assert!(error.contains("init looks at folders and files on disk"), "{error}");
+    assert!(error.contains("init looks at local folders and files only"), "{error}");
 }

@@ -30,7 +30,7 @@ store: ./.forebay
 fn variables(name: &str) -> Option<String> {
     match name {
         "DATA" => Some("/data".to_owned()),
-        "BUCKET" => Some("gs://bkt".to_owned()),
+        "BUCKET" => Some("s3://bkt".to_owned()),
         _ => None,
     }
 }
@@ -215,8 +215,8 @@ const MISTAKES: &[(&str, &str)] = &[
         "1:17: source.files: gs:// is not built yet; expected a local path, a file:// URL or s3://bucket/prefix, found \"gs://bkt/**\"",
     ),
     (
-        "source: {files: '${BUCKET}/x'}",
-        "1:17: source.files: gs:// is not built yet; expected a local path, a file:// URL or s3://bucket/prefix, found \"gs://bkt/x\"",
+        "source: {files: '${BUCKET}/x', identity: stat}",
+        "1:42: source.identity: stat is for files, and there are objects of a bucket; expected etag (the default) or content",
     ),
     ("source: {files: file://a}", "1:17: source.files: expected an absolute path after file://, found \"file://a\""),
     (
@@ -307,6 +307,10 @@ const MISTAKES: &[(&str, &str)] = &[
     (
         "source: {table: a.csv, load: {image: 'gs://bkt/{file}'}}",
         "1:38: source.load.image: gs:// is not built yet; expected a local path, a file:// URL or s3://bucket/prefix, found \"gs://bkt/{file}\"",
+    ),
+    (
+        "source: {table: a.csv, load: {image: 's3://bkt/{file}', mask: '{mask}'}, identity: etag}",
+        "1:84: source.identity: etag is what a service tells of objects, and there are local files; expected content or stat",
     ),
     // Steps.
     (

@@ -1,6 +1,7 @@
 //! Sources end to end: what each kind lists and yields, that identity is enforced at read, and hostile input.
 
 mod archives;
+mod buckets;
 mod containers;
 mod plain_files;
 mod sheets;
