@@ -14,6 +14,7 @@ use crate::plan::chain::Chain;
 use crate::plan::cut;
 use crate::plan::snapshot::Snapshot;
 use crate::reader::{CHUNKS_BYTES, ENTRY_BYTES};
+use crate::spec::pipeline::{IdentityMode, SourceKind};
 use crate::spec::size;
 use crate::step::{Cardinality, Purity};
 use arrow::array::{Array, UInt32Array};
@@ -74,6 +75,15 @@ pub fn check(project: &Project, snapshot: &Arc<Snapshot>) -> Result<Checked> {
         advice: Vec::new(),
     };
     stages(project, snapshot, &mut checked)?;
+    let source = &project.pipeline.source;
+    let grows = matches!(source.kind, SourceKind::Tar | SourceKind::Jsonl | SourceKind::Csv);
+    if grows && source.identity != IdentityMode::Content {
+        checked.advice.push(
+            "entries are known by the whole file or object that holds them: appending to it changes all of them, unless \
+             identity: content is set"
+                .to_owned(),
+        );
+    }
     let largest = snapshot.entries.entries.iter().max_by_key(|entry| project.source.unpacked_bytes(entry));
     if let Some(entry) = largest.filter(|entry| project.source.unpacked_bytes(entry) > ENTRY_BYTES as u64) {
         checked.advice.push(format!(

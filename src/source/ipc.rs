@@ -8,7 +8,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::{MessageHeader, root_as_message};
-use std::io::{Read, Result as IoResult};
+use std::io::{ErrorKind, Read, Result as IoResult};
 
 const FILE_MAGIC: &[u8; 6] = b"ARROW1";
 const CONTINUATION: [u8; 4] = [0xff; 4];
@@ -58,7 +58,10 @@ impl IpcFile {
             let start = at;
             let mut word = [0; 4];
             let mut next_word = |at: &mut u64| {
-                file.read_exact_at(&mut word, *at).map_err(|_| bad(*at, "the end of the file inside a message"))?;
+                file.read_exact_at(&mut word, *at).map_err(|e| match e.kind() {
+                    ErrorKind::UnexpectedEof => bad(*at, "the end of the file inside a message"),
+                    _ => io(e),
+                })?;
                 *at += 4;
                 Ok::<_, Error>(word)
             };
@@ -100,6 +103,7 @@ impl IpcFile {
             }
         }
         let Some(schema_message) = schema_message else { return Err(bad(0, "no schema")) };
+        file.fetch(std::slice::from_ref(&(schema_message.0..schema_message.1)))?;
         let segments = Segments::new(&file, vec![schema_message]);
         let schema = guarded(key, || StreamReader::try_new(segments, None))?.schema();
         Ok(IpcFile { file, schema, schema_message, dictionaries, batches })

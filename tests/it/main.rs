@@ -1,6 +1,5 @@
 //! The one integration test binary.
 
-mod clouds;
 mod commands;
 mod consumers;
 mod crash;
@@ -22,6 +21,7 @@ mod protocol;
 mod reading;
 mod refusals;
 mod s3;
+mod s3_sources;
 mod servers;
 mod shards;
 mod sources;

@@ -10,24 +10,24 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-fn access(server: &Server, scratch: &Path) -> Access {
+pub fn access(server: &Server, scratch: &Path) -> Access {
     let options = server.environment().map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
     let patience = Duration::from_secs(5);
     Access { given: options.into(), scratch: scratch.to_owned(), patience, ..Access::default() }
 }
 
-fn command(server: &Server, directory: &Path, arguments: &[&str]) -> Command {
+pub fn command(server: &Server, directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
     command.args(arguments).current_dir(directory).env_remove("FOREBAY_STORE").env_remove("AWS_PROFILE");
     command.env("FOREBAY_CACHE", directory.join("cache")).envs(server.environment());
     command
 }
 
-fn text(output: &Output) -> String {
+pub fn text(output: &Output) -> String {
     String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
 }
 
-fn succeed(server: &Server, directory: &Path, arguments: &[&str]) -> String {
+pub fn succeed(server: &Server, directory: &Path, arguments: &[&str]) -> String {
     let output = command(server, directory, arguments).output().unwrap();
     assert!(output.status.success(), "forebay {arguments:?} on {}: {}", server.name, text(&output));
     String::from_utf8(output.stdout).unwrap()

@@ -87,15 +87,11 @@ pub fn failure(doing: &str, what: &str, refusal: Refusal) -> Error {
         (_, _) if text.contains("status code: 4") => {
             (Kind::Invalid, Reason::Other, "the service refuses the request: check endpoint, region and options")
         }
-        (_, _)
-            if text.contains("error trying to connect") || text.contains("dns error") || text.contains("connect") =>
-        {
-            (
-                Kind::Unavailable,
-                Reason::Other,
-                "the service can't be reached: check the endpoint (AWS_ENDPOINT_URL; http:// or https://) and the network",
-            )
-        }
+        (_, _) if ["onnect", "dns error"].iter().any(|sign| text.contains(sign)) => (
+            Kind::Unavailable,
+            Reason::Other,
+            "the service can't be reached: check the endpoint (AWS_ENDPOINT_URL; http:// or https://) and the network",
+        ),
         _ => (Kind::Unavailable, Reason::Other, "try again; if it persists, look at the service"),
     };
     Error::new(kind, format!("cannot {doing} {what} ({advice})")).caused_by(Said { reason, text: short(&text, code) })
