@@ -25,7 +25,8 @@ mod worker;
 
 use crate::app::project::Surroundings;
 use crate::error::{Error, Kind, Result};
-use crate::io::Access;
+use crate::io::{Access, TierOptions};
+use crate::spec::size;
 use clap::builder::RangedU64ValueParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -77,6 +78,10 @@ pub struct Common {
     /// file's `storage:`, which wins over the AWS_* variables
     #[arg(long, global = true, help_heading = COMMON, value_name = "K=V", value_parser = key_value)]
     storage_option: Vec<(String, String)>,
+    /// How much of remote stores is kept on local disk, such as 100gb, in the user's cache directory (FOREBAY_CACHE, else
+    /// ~/.cache/forebay); 0: nothing [default: a tenth of what is free there]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "SIZE", value_parser = size::parse)]
+    cache_size: Option<u64>,
     /// Threads to work with [default: as many as this process may use]
     #[arg(long, global = true, help_heading = COMMON, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(..=MAX_JOBS))]
     jobs: Option<usize>,
@@ -253,11 +258,14 @@ fn key_value(text: &str) -> Result<(String, String), String> {
 
 /// What reaching remote stores takes: options, and local space in the user's cache directory.
 fn access(common: &Common) -> Access {
-    let scratch = cache_directory().unwrap_or_else(std::env::temp_dir).join("scratch");
+    let directory = cache_directory();
+    let tier = directory.as_ref().map(|of| TierOptions { directory: of.join("parts"), bytes: common.cache_size });
+    let scratch = directory.unwrap_or_else(std::env::temp_dir).join("scratch");
     Access {
         given: common.storage_option.iter().cloned().collect(),
         environment: environment(),
         scratch,
+        tier,
         ..Access::default()
     }
 }

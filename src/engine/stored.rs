@@ -6,6 +6,7 @@ use crate::format::record::Record;
 use crate::format::shard::{PartReader, Recycler};
 use crate::store::Store;
 use arrow::array::{Array, RecordBatch};
+use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 
 pub struct StoredShard {
@@ -59,6 +60,17 @@ impl StoredShard {
         let named =
             |e: Error| e.during(format!("blob {} of shard {}", self.record.parts[part].blob, self.record.shard));
         self.parts[part].chunk(number, columns).map_err(named)
+    }
+    /// What a chunk takes in its part.
+    pub fn chunk_bytes(&self, chunk: usize) -> u64 {
+        let (part, number, _) = self.chunks[chunk];
+        let chunk = &self.record.parts[part].chunks[number];
+        chunk.head.iter().chain(&chunk.columns).map(|span| span.bytes).sum()
+    }
+    /// Has a chunk's bytes fetched and held for as long as the buffer is, where they aren't at hand.
+    pub fn bring(&self, chunk: usize) -> Result<Option<Buffer>> {
+        let (part, number, _) = self.chunks[chunk];
+        self.parts[part].bring(number)
     }
     /// Rows with a reason in `_error`, counted.
     pub fn failed_rows(&self, schema: &SchemaRef) -> Result<u64> {

@@ -1,6 +1,7 @@
 //! What reaching a store takes that isn't in its URL: options and credentials, and local space. Collected by the caller,
 //! since nothing here reads the environment. Secrets are never shown.
 
+use super::TierOptions;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -15,6 +16,8 @@ pub struct Access {
     pub environment: BTreeMap<String, String>,
     /// A directory on a local disk for what is on its way to or from a remote store; made when it is needed.
     pub scratch: PathBuf,
+    /// Where parts of remote stores are kept, so that they are fetched once; `None`: nowhere.
+    pub tier: Option<TierOptions>,
     /// How long one request may be tried again.
     pub patience: Duration,
     /// The pause before it is tried again for the first time; later ones are longer.
@@ -28,6 +31,7 @@ impl Default for Access {
             given: BTreeMap::new(),
             environment: BTreeMap::new(),
             scratch: PathBuf::from("/tmp"),
+            tier: None,
             patience: Duration::from_secs(120),
             first_pause: Duration::from_millis(100),
         }

@@ -1,6 +1,6 @@
 //! Level 2: bytes by name. The only module that touches storage: publish atomically, map, list, spool. `address` says what
 //! a URL means and `access` what reaching it takes. `local` is a directory as storage, `remote` a bucket, `temporary` how
-//! bytes come to a local name whole, `spool` where they wait for their digest, `failure` what to say when the system refuses,
+//! bytes come to a local name whole, `spool` where they wait for their digest, `tier` where those of remote stores are kept, `failure` what to say when the system refuses,
 //! `map` the one place with `unsafe`, and `small` reads files that people write. What the names mean is `store`'s business.
 
 mod access;
@@ -12,6 +12,7 @@ mod remote;
 mod small;
 mod spool;
 mod temporary;
+mod tier;
 
 use crate::error::{Error, Result};
 use crate::format::shard::PartBytes;
@@ -30,6 +31,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+pub use tier::TierOptions;
 
 /// A place that holds objects by name (`v1/blobs/ab/…`): a local directory, or a bucket below a prefix. Cheap to clone.
 ///
@@ -147,14 +149,12 @@ impl Storage {
         }
     }
 
-    /// As `map`, but what a service holds is fetched range by range, when it is asked for.
+    /// As `map`, but what a service holds is fetched range by range, when it is asked for, and may be kept on local disk.
+    /// Such a name holds the bytes' digest: what has the same name in other stores has the same bytes.
     pub fn part(&self, name: &str, bytes: u64) -> Result<PartBytes> {
         match &self.place {
             Place::Local(local) => Ok(local.map(&path(local, name)?, bytes)?.into()),
-            Place::Remote(remote) => {
-                let partial = remote.partial(checked(name)?, bytes)?;
-                Ok(PartBytes { bytes: partial.buffer().clone(), fetch: Some(Arc::new(partial)) })
-            }
+            Place::Remote(remote) => Ok(PartBytes::Fetched(Arc::new(remote.part(checked(name)?, bytes)))),
         }
     }
 

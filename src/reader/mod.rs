@@ -1,7 +1,8 @@
 //! Level 7: batches rebuilt from the nearest stored stage of each shard, in an order that is a pure function of seed, epoch
 //! and position, so that a cursor resumes anywhere. `open` knows what serves each shard and holds it open (`cache`, `chunk`),
-//! `fetch` gets rows by their place, `assemble` puts them together as batches, in memory that is used again.
+//! `ahead` has fetched what a remote store holds, `fetch` gets rows by their place, `assemble` puts them together as batches, in memory that is used again.
 
+mod ahead;
 mod assemble;
 mod cache;
 mod chunk;
@@ -20,6 +21,7 @@ use crate::plan::order::batch::Batching;
 use crate::plan::order::cursor::{Cursor, Resumable};
 use crate::plan::order::{Epoch, Params};
 use crate::plan::snapshot::Snapshot;
+use ahead::Ahead;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use fetch::Fetch;
@@ -47,6 +49,8 @@ pub struct Reader {
     partition_rows: Vec<u64>,
     order: OrderId,
     pool: Pool,
+    /// Those that wait for a remote store.
+    waiting: Option<Pool>,
     options: Options,
 }
 
@@ -88,6 +92,7 @@ impl Reader {
         }
         let order_id = key::order_id(&snapshot.entries.entries, &order);
         let partition_rows = order.iter().map(|o| o.rows).collect();
+        let remote = dataset.store.storage().local_path().is_none();
         let open = Open::new(dataset.clone(), split.chain.clone(), snapshot.clone())?;
         Ok(Reader {
             fetch: Arc::new(Fetch::new(open, Arc::new(order))),
@@ -96,6 +101,7 @@ impl Reader {
             partition_rows,
             order: order_id,
             pool,
+            waiting: remote.then(|| Pool::new(ahead::THREADS)).transpose()?,
             options,
         })
     }
@@ -118,8 +124,12 @@ impl Reader {
     /// From where each shard would be served now, by stage and encoding, the nearest stage first.
     pub fn origins(&self) -> Result<Vec<Origin>> {
         let mut counted: BTreeMap<(usize, Option<Encoding>), (u64, u64)> = BTreeMap::new();
-        for (partition, rows) in self.partition_rows.iter().enumerate() {
-            let (stage, record) = self.fetch.open().origin(partition)?;
+        let fetch = self.fetch.clone();
+        let find = move |partition| fetch.open().origin(partition);
+        let threads = self.waiting.as_ref().unwrap_or(&self.pool);
+        let found = threads.map(0..self.partition_rows.len(), 2 * threads.threads(), find);
+        for (found, rows) in found.zip(&self.partition_rows) {
+            let (stage, record) = found?;
             let count = counted.entry((stage, record.map(|r| r.encoding))).or_default();
             *count = (count.0 + 1, count.1 + rows);
         }
@@ -162,7 +172,8 @@ impl Reader {
         });
         let (fetch, seed) = (self.fetch.clone(), self.options.seed);
         let window = if self.options.prefetch == 0 { self.pool.threads() + 1 } else { self.options.prefetch };
-        Ok(self.pool.map(shares, window, move |share| {
+        let shares = Ahead::new(shares, self.fetch.clone(), self.waiting.clone());
+        Ok(self.pool.map(shares, window, move |(share, _brought)| {
             let rows = fetch.fetch(&share.rows, seed, epoch)?;
             Ok(Batch { rows, padding: share.padding, next: share.next })
         }))

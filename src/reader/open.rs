@@ -19,6 +19,7 @@ use crate::reader::chunk::{Chunk, Kept};
 use crate::spec::size;
 use crate::step::Cardinality;
 use arrow::array::{AsArray, UInt32Array};
+use arrow::buffer::Buffer;
 use arrow::datatypes::UInt32Type;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -142,6 +143,19 @@ impl Open {
             let Some(start) = shard.stored.as_ref().map(|stored| stored.chunk_start(key.1)) else { continue };
             if self.chunks.prepare(key, || self.weighed_chunk(shard, key.1, start)).is_err() {
                 return;
+            }
+        }
+    }
+
+    /// Has the stored chunks fetched that rows of a partition lie in; hands over each, with its length in bytes.
+    pub fn bring(&self, partition: u32, rows: &[u64], mut each: impl FnMut(usize, u64, Buffer)) {
+        // As in `ahead`, what is wrong is met again.
+        let Ok(shard) = self.shard(partition) else { return };
+        let Some(stored) = shard.stored.as_ref().filter(|_| !self.changes_rows(shard.stage)) else { return };
+        let chunks: BTreeSet<usize> = rows.iter().map(|row| stored.chunk_of(*row)).collect();
+        for chunk in chunks {
+            if let Ok(Some(buffer)) = stored.bring(chunk) {
+                each(chunk, stored.chunk_bytes(chunk), buffer);
             }
         }
     }

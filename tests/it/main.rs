@@ -27,6 +27,7 @@ mod shards;
 mod sources;
 mod store;
 mod structure;
+mod tier;
 mod together;
 mod unreliable;
 mod wild;

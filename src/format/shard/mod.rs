@@ -22,11 +22,9 @@ use ::arrow::array::{Array, RecordBatch, RecordBatchOptions};
 use ::arrow::buffer::Buffer;
 use ::arrow::compute::concat_batches;
 use ::arrow::datatypes::SchemaRef;
-use bytes::Bytes;
 use spans::{Hashing, MAX_CHUNK_ROWS, Verified};
 use std::fmt;
 use std::io::{BufWriter, Write};
-use std::ops::Range;
 use std::sync::Arc;
 use storage::Storage;
 
@@ -185,29 +183,30 @@ impl<W: Write + Send> PartWriter<W> {
     }
 }
 
-/// Brings ranges of a part's bytes into place before they are looked at.
+/// Brings spans of a part's bytes into place before they are looked at.
 pub trait Fetch: Send + Sync + fmt::Debug {
-    fn fetch(&self, ranges: &[Range<u64>]) -> Result<()>;
+    /// As long as the part; the bytes of `spans` are there and were verified.
+    fn fetch(&self, spans: &[Span]) -> Result<Buffer>;
 }
 
-/// A part's bytes: all there, or those ranges of them that were fetched.
+/// A part's bytes: all there, or to be fetched.
 #[derive(Debug, Clone)]
-pub struct PartBytes {
-    pub bytes: Buffer,
-    pub fetch: Option<Arc<dyn Fetch>>,
+pub enum PartBytes {
+    Whole(Buffer),
+    Fetched(Arc<dyn Fetch>),
 }
 
 impl From<Buffer> for PartBytes {
     fn from(bytes: Buffer) -> PartBytes {
-        PartBytes { bytes, fetch: None }
+        PartBytes::Whole(bytes)
     }
 }
 
 impl PartBytes {
-    fn bring(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> Result<()> {
-        match &self.fetch {
-            Some(fetch) => fetch.fetch(&ranges.into_iter().collect::<Vec<_>>()),
-            None => Ok(()),
+    fn bring(&self, spans: &[Span]) -> Result<Buffer> {
+        match self {
+            PartBytes::Whole(bytes) => Ok(bytes.clone()),
+            PartBytes::Fetched(fetch) => fetch.fetch(spans),
         }
     }
 }
@@ -220,8 +219,8 @@ pub struct PartReader {
     encoding: Encoding,
     storage: Arc<Storage>,
     verified: Verified,
-    /// The same bytes and the parsed footer, for Parquet.
-    parquet: Option<(Bytes, parquet::Metadata)>,
+    /// The parsed footer, for Parquet.
+    parquet: Option<parquet::Metadata>,
     memory: Recycler,
 }
 
@@ -229,7 +228,8 @@ impl PartReader {
     /// `schema` is the stage's, in Arrow's form; a file with another one is `Corrupt`.
     pub fn open(from: impl Into<PartBytes>, part: &Part, schema: SchemaRef, encoding: Encoding) -> Result<Self> {
         let from = from.into();
-        let bytes = &from.bytes;
+        spans::check_layout(part, encoding.container, schema.fields().len())?;
+        let bytes = &from.bring(&[part.footer])?;
         if bytes.len() as u64 != part.bytes {
             return Err(Error::corrupt(format!(
                 "part {} has {} bytes, its record says {}",
@@ -238,17 +238,27 @@ impl PartReader {
                 part.bytes
             )));
         }
-        spans::check_layout(part, encoding.container, schema.fields().len())?;
-        from.bring([0..spans::prefix_bytes(part), part.footer.range()])?;
-        spans::verify(bytes, part.footer, || format!("the footer of part {}", part.blob.short()))?;
+        // What lies before the first chunk is used by other readers only, and not fetched for this one.
+        let whole = matches!(from, PartBytes::Whole(_));
+        if whole {
+            spans::verify(bytes, part.footer, || format!("the footer of part {}", part.blob.short()))?;
+        }
         let verified = Verified::new(part.chunks.len(), schema.fields().len());
         let storage = Arc::new(Storage::new(schema, encoding.container)?);
         let parquet = match encoding.container {
             Container::Arrow => {
-                arrow::check_footer(bytes, part, &storage.stored)?;
+                let prefix = arrow::check_footer(bytes, part, &storage.stored)?;
+                if whole {
+                    spans::verify(bytes, prefix, || "what lies before the first record batch".to_owned())?;
+                }
                 None
             }
-            Container::Parquet => Some((parquet::shared(bytes.clone()), parquet::open(bytes, part, storage.clone())?)),
+            Container::Parquet => {
+                if whole {
+                    parquet::check_prefix(bytes, part)?;
+                }
+                Some(parquet::open(bytes, part, storage.clone())?)
+            }
         };
         let memory = Recycler::default();
         Ok(PartReader { bytes: from, part: part.clone(), encoding, storage, verified, parquet, memory })
@@ -261,6 +271,16 @@ impl PartReader {
 
     pub fn chunks(&self) -> usize {
         self.part.chunks.len()
+    }
+
+    /// Has the bytes of chunk `index` fetched and held for as long as the buffer is, where they aren't all there anyway.
+    pub fn bring(&self, index: usize) -> Result<Option<Buffer>> {
+        match (&self.bytes, self.part.chunks.get(index)) {
+            (PartBytes::Fetched(fetch), Some(chunk)) => {
+                fetch.fetch(&chunk.head.iter().chain(&chunk.columns).copied().collect::<Vec<_>>()).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Decodes chunk `index`, with the top-level columns `columns` in schema order (`None`: all). For `arrow-none` the
@@ -278,12 +298,17 @@ impl PartReader {
         wanted.sort_unstable();
         wanted.dedup();
         let columns = wanted.iter().filter_map(|column| chunk.columns.get(*column));
-        self.bytes.bring(chunk.head.iter().chain(columns).map(Span::range)).map_err(during)?;
-        let bytes = &self.bytes.bytes;
-        self.verified.check(bytes, chunk, index, &wanted, schema).map_err(during)?;
+        let spans: Vec<Span> = chunk.head.iter().chain(columns).copied().collect();
+        let bytes = &self.bytes.bring(&spans).map_err(during)?;
+        if let PartBytes::Whole(bytes) = &self.bytes {
+            self.verified.check(bytes, chunk, index, &wanted, schema).map_err(during)?;
+        }
         let stored = match &self.parquet {
             None => arrow::decode(bytes, chunk, &self.storage.stored, &wanted, self.encoding.codec),
-            Some((shared, metadata)) => parquet::decode(shared, metadata, index, chunk.rows, &wanted, &self.memory),
+            Some(metadata) => {
+                let shared = parquet::shared(bytes.clone());
+                parquet::decode(&shared, metadata, index, chunk.rows, &wanted, &self.memory)
+            }
         }
         .map_err(during)?;
 
@@ -302,13 +327,13 @@ impl PartReader {
             .map_err(|error| during(Error::corrupt("its columns are not the stage's").caused_by(error)))
     }
 
-    /// Everything that is wrong with the part's bytes, by name; empty where they are sound.
+    /// Everything that is wrong with the part's bytes, by name; empty where they are sound. Where they are fetched, those of
+    /// its chunks.
     pub fn verify(&self) -> Vec<Error> {
-        let everything = std::iter::once(0..self.part.bytes);
-        if let Err(error) = self.bytes.bring(everything) {
-            return vec![error];
+        match &self.bytes {
+            PartBytes::Whole(bytes) => verify_part(bytes, &self.part, &self.storage.stage),
+            PartBytes::Fetched(_) => (0..self.chunks()).filter_map(|chunk| self.bring(chunk).err()).collect(),
         }
-        verify_part(&self.bytes.bytes, &self.part, &self.storage.stage)
     }
 }
 

@@ -228,12 +228,17 @@ pub struct Metadata {
     storage: Arc<Storage>,
 }
 
+/// What lies before the first row group.
+pub fn check_prefix(bytes: &[u8], part: &Part) -> Result<()> {
+    match bytes.starts_with(MAGIC) && spans::prefix_bytes(part) == MAGIC.len() as u64 {
+        true => Ok(()),
+        false => Err(Error::corrupt(format!("part {} doesn't begin with PAR1", part.blob.short()))),
+    }
+}
+
 /// Parses the footer, whose digest was verified, and compares it with the record and the schema.
 pub fn open(bytes: &[u8], part: &Part, storage: Arc<Storage>) -> Result<Metadata> {
     let wrong = |what: &str| Error::corrupt(format!("the footer of part {} {what}", part.blob.short()));
-    if !bytes.starts_with(MAGIC) || spans::prefix_bytes(part) != MAGIC.len() as u64 {
-        return Err(Error::corrupt(format!("part {} doesn't begin with PAR1", part.blob.short())));
-    }
     let footer = spans::slice(bytes, part.footer).unwrap_or_default();
     let (metadata, tail) = footer.split_last_chunk::<8>().ok_or_else(|| wrong("is too short"))?;
     let [a, b, c, d, magic @ ..] = *tail;

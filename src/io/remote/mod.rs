@@ -1,18 +1,21 @@
 //! A bucket's objects below a prefix as storage. Requests run on one small runtime; callers are threads and wait. Each
-//! request is tried again as `retry` says and fails as `failure` says; `connect` opens a service, `partial` holds what was
-//! fetched of an object; `objects` are those of others, for sources.
+//! request is tried again as `retry` says and fails as `failure` says; `connect` opens a service, `part` holds what was
+//! fetched of a shard's part, `partial` of another object; `objects` are those of others, for sources.
 
 mod connect;
 mod failure;
 mod objects;
+mod part;
 mod partial;
 mod retry;
 
 pub use objects::{Listed, Objects, Pinned, Stream, Version, Wanted};
+use part::RemotePart;
 use partial::Partial;
 
 use super::access::Access;
 use super::temporary::{self, Means, Temporary};
+use super::tier::Tier;
 use super::{Object, Put, map};
 use crate::error::{Error, Kind, Result};
 use arrow::buffer::Buffer;
@@ -25,12 +28,16 @@ use std::future::Future;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// What is fetched by one request at most.
+/// About what is fetched by one request at most.
 const PIECE: u64 = 8 << 20;
+/// Ranges with less between them are fetched together: so much takes less time than another request.
+const GAP: u64 = 256 << 10;
+/// How long a disk that refused a write is left alone.
+const REFUSED: Duration = Duration::from_secs(60);
 /// Requests for pieces of one object at a time.
 const PIECES: usize = 16;
 
@@ -53,6 +60,9 @@ pub(super) struct Remote {
     url: String,
     prefix: String,
     scratch: PathBuf,
+    tier: Option<Tier>,
+    /// When the local disk last refused what was fetched.
+    refused: Mutex<Option<Instant>>,
     retry: Retry,
     /// The store's clock when this process asked it, and when that was.
     clock: OnceLock<(i64, Instant)>,
@@ -68,7 +78,8 @@ impl Remote {
     /// Over any service, a memory or one that fails on purpose.
     pub fn over(objects: Arc<dyn ObjectStore>, url: String, prefix: String, access: &Access) -> Remote {
         let retry = Retry::new(access.patience, access.first_pause);
-        Remote { objects, url, prefix, scratch: access.scratch.clone(), retry, clock: OnceLock::new() }
+        let (scratch, tier) = (access.scratch.clone(), Tier::new(access));
+        Remote { objects, url, prefix, scratch, tier, refused: Mutex::default(), retry, clock: OnceLock::new() }
     }
 
     pub fn longest_request(&self) -> Duration {
@@ -83,6 +94,15 @@ impl Remote {
         std::fs::create_dir_all(&self.scratch)
             .and_then(|()| Temporary::new(&self.scratch, Means::ALL))
             .map_err(|e| super::failure::failure("make a file in", &self.scratch, e))
+    }
+
+    /// Whether the local disk is better left alone for what is fetched.
+    fn disk_refuses(&self) -> bool {
+        self.refused.lock().expect("no panics while locked").is_some_and(|since| since.elapsed() < REFUSED)
+    }
+
+    fn disk_refused(&self) {
+        *self.refused.lock().expect("no panics while locked") = Some(Instant::now());
     }
 
     fn path(&self, name: &str) -> Result<ObjectPath> {
@@ -196,8 +216,8 @@ impl Remote {
         Ok(there(found)?.map(|meta| meta.size))
     }
 
-    /// These ranges of an object of `bytes` bytes, and of a version where one is meant, each by requests of at most `PIECE`,
-    /// side by side.
+    /// These ranges of an object of `bytes` bytes, and of a version where one is meant, each by requests of about `PIECE` at
+    /// most, side by side.
     async fn ranges(
         &self,
         name: &str,
@@ -207,8 +227,11 @@ impl Remote {
     ) -> Result<Vec<(u64, Bytes)>> {
         let path = &self.path(name)?;
         let pieces = ranges.iter().flat_map(|range| {
-            let end = range.end;
-            range.clone().step_by(PIECE as usize).map(move |start| start..end.min(start + PIECE))
+            let Range { start, end } = range.clone();
+            // Equal ones: a chunk is a little more than a piece.
+            let count = ((end - start + PIECE / 2) / PIECE).max(1);
+            let piece = (end - start).div_ceil(count).max(1);
+            (0..count).map(move |index| (start + index * piece).min(end)..(start + (index + 1) * piece).min(end))
         });
         let fetch = |piece: Range<u64>| async move {
             let length = piece.end - piece.start;
@@ -259,14 +282,14 @@ impl Remote {
             }
             None => return Err(Error::not_found(format!("{} is not there", self.shown(name)))),
         }
-        let partial = self.partial(name, bytes)?;
+        let partial = Partial::new(self.clone(), name.to_owned(), bytes, None)?;
         partial.fetch_range(0..bytes)?;
         Ok(partial.buffer().clone())
     }
 
-    /// An object of which nothing was fetched yet.
-    pub fn partial(self: &Arc<Self>, name: &str, bytes: u64) -> Result<Partial> {
-        Partial::new(self.clone(), name.to_owned(), bytes, None)
+    /// A shard's part, of which nothing was fetched yet.
+    pub fn part(self: &Arc<Self>, name: &str, bytes: u64) -> RemotePart {
+        RemotePart::new(self.clone(), name.to_owned(), bytes)
     }
 
     /// Objects below the directory `prefix`, sorted by name.
@@ -358,6 +381,20 @@ impl Remote {
         }
         Ok(swept)
     }
+}
+
+/// What to ask for to have these ranges.
+fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, last| {
+        let near = next.start <= last.end.saturating_add(GAP);
+        if near {
+            last.end = last.end.max(next.end);
+        }
+        near
+    });
+    ranges
 }
 
 fn object(name: String, meta: &ObjectMeta) -> Object {

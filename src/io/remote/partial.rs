@@ -1,9 +1,8 @@
 //! An object of which some ranges are there: a sparse local file without a name, mapped. Ranges are fetched when they are
-//! asked for, those near each other by one request, and verified before anyone sees them.
+//! asked for, those near each other by one request; nothing is verified.
 
-use super::{Remote, Version, wait};
+use super::{Remote, Version, joined, wait};
 use crate::error::{Error, Result};
-use crate::format::shard::Fetch;
 use crate::io::{failure::failure, map};
 use arrow::buffer::Buffer;
 use std::fmt;
@@ -11,9 +10,6 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
-
-/// Ranges with less between them are fetched together: so much takes less time than another request.
-const GAP: u64 = 256 << 10;
 
 pub struct Partial {
     remote: Arc<Remote>,
@@ -46,7 +42,7 @@ impl Partial {
         self.fetch_ranges(std::slice::from_ref(&range))
     }
 
-    /// Fetches what is missing of some ranges; nothing is verified.
+    /// Fetches what is missing of some ranges.
     pub fn fetch_ranges(&self, ranges: &[Range<u64>]) -> Result<()> {
         self.bring(&self.missing(ranges))
     }
@@ -60,16 +56,8 @@ impl Partial {
     fn missing(&self, ranges: &[Range<u64>]) -> Vec<Range<u64>> {
         let there = self.there.lock().expect("no panics while locked");
         let covered = |range: &Range<u64>| there.iter().any(|t| t.start <= range.start && range.end <= t.end);
-        let mut missing: Vec<_> = ranges.iter().filter(|r| !r.is_empty() && !covered(r)).cloned().collect();
-        missing.sort_unstable_by_key(|range| range.start);
-        let mut joined: Vec<Range<u64>> = Vec::new();
-        for range in missing {
-            match joined.last_mut() {
-                Some(last) if range.start <= last.end.saturating_add(GAP) => last.end = last.end.max(range.end),
-                _ => joined.push(range),
-            }
-        }
-        joined
+        let missing = ranges.iter().filter(|range| !covered(range)).cloned().collect();
+        joined(missing)
     }
 
     fn bring(&self, ranges: &[Range<u64>]) -> Result<()> {
@@ -94,12 +82,6 @@ impl Partial {
             joins
         });
         Ok(())
-    }
-}
-
-impl Fetch for Partial {
-    fn fetch(&self, ranges: &[Range<u64>]) -> Result<()> {
-        self.fetch_ranges(ranges)
     }
 }
 
