@@ -2,6 +2,8 @@
 //! kernels and the codec, reading stored shards to copying and hashing memory. Each figure is the median of ratios of runs
 //! that alternate. `scripts/bench` makes the photographs and runs this; `benches/README.md` has the results.
 
+mod measure;
+
 use forebay::app::open::{Reading, Which, from_file};
 use forebay::app::project::{Project, Surroundings};
 use forebay::app::store_stages::{Prepared, Request};
@@ -10,18 +12,18 @@ use forebay::format::encoding::{Codec, Container};
 use forebay::materialize::run::Options;
 use forebay::plan::order::batch::{Batching, Tail};
 use forebay::reader::Reader;
+use forebay::spec::size::print as size;
 use forebay::step::Context;
 use forebay::step::image::decode;
 use forebay::step::image::pixels::{Depth, Image, Shape, Window};
 use forebay::step::image::resize::{Filter, resample, shorter_side};
 use forebay::step::random::Stream;
+use measure::{ROUNDS, pin, rate, report};
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
 
-const ROUNDS: usize = 5;
 const BATCH: usize = 128;
 const THREADS: usize = 2;
 const SIDE: usize = 256;
@@ -369,34 +371,4 @@ fn parallel(count: usize, work: impl Fn(usize, &mut [Vec<u8>; 3]) + Sync) -> usi
         }
     });
     count
-}
-
-/// Keeps this thread and those that it starts from here on on these processors.
-fn pin(processors: &str) {
-    let id = std::process::id().to_string();
-    let pinned = std::process::Command::new("taskset").args(["-cp", processors, &id]).output().unwrap();
-    assert!(pinned.status.success(), "{}", String::from_utf8_lossy(&pinned.stderr));
-}
-
-/// Images a second.
-fn rate(work: impl FnOnce() -> usize) -> f64 {
-    let begun = Instant::now();
-    let done = work();
-    done as f64 / begun.elapsed().as_secs_f64()
-}
-
-/// Runs both in turn and prints the median of the ratios beside the goal.
-fn report(name: &str, goal: f64, mut ours: impl FnMut() -> f64, mut limit: impl FnMut() -> f64) {
-    let mut runs: Vec<(f64, f64)> = (0..ROUNDS).map(|_| (ours(), limit())).collect();
-    let median = |values: &mut Vec<f64>| {
-        values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
-    };
-    let ratio = median(&mut runs.iter().map(|(a, b)| a / b).collect());
-    let (a, b) = (median(&mut runs.iter().map(|r| r.0).collect()), median(&mut runs.iter_mut().map(|r| r.1).collect()));
-    println!("{name}: {ratio:.2} (goal {goal}); {a:.0} and {b:.0} images a second");
-}
-
-fn size(bytes: u64) -> String {
-    forebay::spec::size::print(bytes)
 }

@@ -67,10 +67,15 @@ impl StoredShard {
         let chunk = &self.record.parts[part].chunks[number];
         chunk.head.iter().chain(&chunk.columns).map(|span| span.bytes).sum()
     }
-    /// Has a chunk's bytes fetched and held for as long as the buffer is, where they aren't at hand.
-    pub fn bring(&self, chunk: usize) -> Result<Option<Buffer>> {
-        let (part, number, _) = self.chunks[chunk];
-        self.parts[part].bring(number)
+    /// Has the bytes of chunks fetched, near ones together, and held for as long as the buffers are; none where they are at
+    /// hand anyway.
+    pub fn bring(&self, chunks: &[usize]) -> Result<Vec<Buffer>> {
+        let mut buffers = Vec::new();
+        for run in chunks.chunk_by(|a, b| self.chunks[*a].0 == self.chunks[*b].0) {
+            let numbers: Vec<usize> = run.iter().map(|chunk| self.chunks[*chunk].1).collect();
+            buffers.extend(self.parts[self.chunks[run[0]].0].bring(&numbers)?);
+        }
+        Ok(buffers)
     }
     /// Rows with a reason in `_error`, counted.
     pub fn failed_rows(&self, schema: &SchemaRef) -> Result<u64> {

@@ -6,6 +6,7 @@
 
 pub mod estimate;
 pub mod finish;
+mod gate;
 pub mod plan;
 mod present;
 pub mod run;

@@ -11,6 +11,7 @@ use crate::engine::tree::Tree;
 use crate::error::{Error, Kind, Result};
 use crate::format::record::Record;
 use crate::id::RecipeKey;
+use crate::materialize::gate::Gate;
 use crate::materialize::plan::{Job, Plan};
 use crate::materialize::present::Present;
 use crate::materialize::sink::Sink;
@@ -24,8 +25,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Partitions driven at once, however few threads compute: while some wait for the disk, others keep the threads busy.
-const DRIVERS: usize = 4;
+/// Partitions computed at once, however few threads there are: while some wait for the disk, others keep the threads busy.
+const COMPUTING: usize = 4;
+/// Partitions that are on their way to a remote store meanwhile.
+const SENDING: usize = 6;
 /// The usual waits: long enough for a server or a network to come back, short enough for a disk that won't.
 pub const RETRY_AFTER: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(15)];
 /// Failures kept for the report; all are counted.
@@ -65,8 +68,9 @@ struct Run<'a> {
     snapshot: &'a Arc<Snapshot>,
     targets: &'a [Target],
     options: &'a Options<'a>,
-    /// Partitions in work at the same time, and pieces of each.
+    /// Partitions in work at the same time, those of them that are computed, and pieces of each.
     drivers: usize,
+    computing: Gate,
     window: usize,
     outcome: Mutex<Outcome>,
 }
@@ -83,7 +87,14 @@ pub fn run(
         // A store that can't be written is one error, not one for each partition.
         drop(dataset.store.spool()?);
     }
-    let drivers = DRIVERS.min(plan.jobs.len()).max(1);
+    let threads = options.pool.threads();
+    // Few at a time, so that they aren't all sent at the same time, and nothing is computed meanwhile.
+    let (computing, sending) = match dataset.store.storage().local_path() {
+        Some(_) => (COMPUTING, 0),
+        None => ((threads / 4).clamp(2, COMPUTING), SENDING),
+    };
+    let computing = computing.min(plan.jobs.len()).max(1);
+    let drivers = (computing + sending).min(plan.jobs.len()).max(1);
     let run = Run {
         dataset,
         present: Present::new(dataset, snapshot, targets)?,
@@ -91,7 +102,8 @@ pub fn run(
         targets,
         options,
         drivers,
-        window: (2 * options.pool.threads()).div_ceil(drivers) + 1,
+        computing: Gate::new(computing),
+        window: (2 * threads).div_ceil(computing) + 1,
         outcome: Mutex::new(Outcome { records: plan.reused, ..Outcome::default() }),
     };
     let mut own = plan.jobs;
@@ -288,6 +300,7 @@ impl Run<'_> {
             }
             Ok((rows.len(), wanted))
         };
+        let inside = self.computing.enter();
         let mut failures = BTreeMap::new();
         let source_bytes: u64 = self.snapshot.partition(partition).iter().map(|e| e.bytes).sum();
         let source_rows = self.snapshot.source_rows(partition).max(1);
@@ -311,6 +324,7 @@ impl Run<'_> {
             let bytes = (u128::from(source_bytes) * read as u128 / u128::from(source_rows)) as u64;
             (self.options.progress)(Event::Rows { rows: read as u64, source_bytes: bytes });
         }
+        drop(inside);
         for ((recipe, sink), &target) in sinks.into_iter().zip(targets) {
             if self.options.on_error == OnError::Fail && sink.failed_rows() > 0 {
                 continue;

@@ -19,7 +19,6 @@ use crate::reader::chunk::{Chunk, Kept};
 use crate::spec::size;
 use crate::step::Cardinality;
 use arrow::array::{AsArray, UInt32Array};
-use arrow::buffer::Buffer;
 use arrow::datatypes::UInt32Type;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -147,17 +146,13 @@ impl Open {
         }
     }
 
-    /// Has the stored chunks fetched that rows of a partition lie in; hands over each, with its length in bytes.
-    pub fn bring(&self, partition: u32, rows: &[u64], mut each: impl FnMut(usize, u64, Buffer)) {
-        // As in `ahead`, what is wrong is met again.
-        let Ok(shard) = self.shard(partition) else { return };
-        let Some(stored) = shard.stored.as_ref().filter(|_| !self.changes_rows(shard.stage)) else { return };
-        let chunks: BTreeSet<usize> = rows.iter().map(|row| stored.chunk_of(*row)).collect();
-        for chunk in chunks {
-            if let Ok(Some(buffer)) = stored.bring(chunk) {
-                each(chunk, stored.chunk_bytes(chunk), buffer);
-            }
-        }
+    /// The stored chunks that rows of a partition lie in; `None` where they are computed from whole shards, or something is
+    /// wrong, which is met again when they are gathered.
+    pub fn stored_chunks(&self, partition: u32, rows: &[u64]) -> Option<(Arc<Shard>, BTreeSet<usize>)> {
+        let shard = self.shard(partition).ok().filter(|shard| !self.changes_rows(shard.stage))?;
+        let stored = shard.stored.as_ref()?;
+        let chunks = rows.iter().map(|row| stored.chunk_of(*row)).collect();
+        Some((shard, chunks))
     }
 
     /// The entry that holds a partition's source row, and the row at which it begins.

@@ -273,14 +273,14 @@ impl PartReader {
         self.part.chunks.len()
     }
 
-    /// Has the bytes of chunk `index` fetched and held for as long as the buffer is, where they aren't all there anyway.
-    pub fn bring(&self, index: usize) -> Result<Option<Buffer>> {
-        match (&self.bytes, self.part.chunks.get(index)) {
-            (PartBytes::Fetched(fetch), Some(chunk)) => {
-                fetch.fetch(&chunk.head.iter().chain(&chunk.columns).copied().collect::<Vec<_>>()).map(Some)
-            }
-            _ => Ok(None),
-        }
+    /// Has the bytes of chunks fetched, and held for as long as the buffers are, one for each chunk; none where all bytes
+    /// are there anyway.
+    pub fn bring(&self, chunks: &[usize]) -> Result<Vec<Buffer>> {
+        let PartBytes::Fetched(fetch) = &self.bytes else { return Ok(Vec::new()) };
+        let wanted = chunks.iter().filter_map(|chunk| self.part.chunks.get(*chunk));
+        let spans: Vec<Span> = wanted.flat_map(|chunk| chunk.head.iter().chain(&chunk.columns)).copied().collect();
+        let buffer = fetch.fetch(&spans)?;
+        Ok(chunks.iter().map(|_| buffer.clone()).collect())
     }
 
     /// Decodes chunk `index`, with the top-level columns `columns` in schema order (`None`: all). For `arrow-none` the
@@ -332,7 +332,7 @@ impl PartReader {
     pub fn verify(&self) -> Vec<Error> {
         match &self.bytes {
             PartBytes::Whole(bytes) => verify_part(bytes, &self.part, &self.storage.stage),
-            PartBytes::Fetched(_) => (0..self.chunks()).filter_map(|chunk| self.bring(chunk).err()).collect(),
+            PartBytes::Fetched(_) => (0..self.chunks()).filter_map(|chunk| self.bring(&[chunk]).err()).collect(),
         }
     }
 }

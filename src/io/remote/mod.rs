@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
 /// About what is fetched by one request at most.
-const PIECE: u64 = 8 << 20;
+const PIECE: u64 = 16 << 20;
 /// Ranges with less between them are fetched together: so much takes less time than another request.
 const GAP: u64 = 256 << 10;
 /// How long a disk that refused a write is left alone.
@@ -186,13 +186,11 @@ impl Remote {
                     return Ok(Err(found.meta.size));
                 }
                 let expected = found.meta.size;
-                let bytes = found.bytes().await?;
-                retry::whole(&bytes, expected)?;
-                Ok(Ok(bytes))
+                Ok(Ok(retry::body(found, expected).await?.concat()))
             });
             match there(fetched.await)? {
                 None => Ok(None),
-                Some(Ok(bytes)) => Ok(Some(bytes.into())),
+                Some(Ok(bytes)) => Ok(Some(bytes)),
                 Some(Err(found)) => {
                     Err(Error::corrupt(format!("{} has {found} bytes; expected at most {limit}", self.shown(name))))
                 }
@@ -217,7 +215,7 @@ impl Remote {
     }
 
     /// These ranges of an object of `bytes` bytes, and of a version where one is meant, each by requests of about `PIECE` at
-    /// most, side by side.
+    /// most, side by side: bytes as they came, with their offsets.
     async fn ranges(
         &self,
         name: &str,
@@ -241,21 +239,21 @@ impl Remote {
                 if found.meta.size != bytes || version.is_some_and(|version| Version::of(&found.meta) != *version) {
                     return Ok(Err(found.meta.size));
                 }
-                let bytes = found.bytes().await?;
-                retry::whole(&bytes, length)?;
-                Ok(Ok(bytes))
+                Ok(Ok(retry::body(found, length).await?))
             });
             let found = match fetched.await {
                 Err(error) if version.is_some() && is_gone(&error) => return Err(self.gone(name)),
                 found => found?,
             };
             match found {
-                Ok(bytes) => Ok((piece.start, bytes)),
+                Ok(body) => Ok(placed(piece.start, body)),
                 Err(_) if version.is_some() => Err(self.changed(name)),
                 Err(found) => Err(Error::corrupt(format!("{} has {found} bytes; expected {bytes}", self.shown(name)))),
             }
         };
-        stream::iter(pieces.map(fetch)).buffer_unordered(PIECES).try_collect().await
+        let bodies: Vec<Vec<(u64, Bytes)>> =
+            stream::iter(pieces.map(fetch)).buffer_unordered(PIECES).try_collect().await?;
+        Ok(bodies.into_iter().flatten().collect())
     }
 
     /// An object is another than the one that is meant.
@@ -397,6 +395,16 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges
 }
 
+/// Pieces that follow one another, with their offsets.
+fn placed(mut offset: u64, pieces: Vec<Bytes>) -> Vec<(u64, Bytes)> {
+    let place = |piece: Bytes| {
+        let at = offset;
+        offset += piece.len() as u64;
+        (at, piece)
+    };
+    pieces.into_iter().map(place).collect()
+}
+
 fn object(name: String, meta: &ObjectMeta) -> Object {
     Object { name, bytes: meta.size, modified_ms: meta.last_modified.timestamp_millis() }
 }
@@ -434,7 +442,9 @@ impl Read for Reader {
             let range = self.next..self.bytes.min(self.next + self.step);
             let version = self.version.as_ref();
             let fetched = wait(self.remote.ranges(&self.name, self.bytes, version, std::slice::from_ref(&range)));
-            self.piece = fetched.map_err(io::Error::other)?.pop().map(|(_, bytes)| bytes).unwrap_or_default();
+            let mut pieces: Vec<Bytes> =
+                fetched.map_err(io::Error::other)?.into_iter().map(|(_, bytes)| bytes).collect();
+            self.piece = if pieces.len() == 1 { pieces.remove(0) } else { pieces.concat().into() };
             self.next = range.end;
             self.step = PIECE.min(self.step * 2);
         }

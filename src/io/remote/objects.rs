@@ -130,8 +130,8 @@ impl Objects {
                 if object.bytes > wanted.most {
                     return Ok((object, None));
                 }
-                let bytes = found.bytes().await?;
-                retry::whole(&bytes, object.bytes)?;
+                let mut pieces = retry::body(found, object.bytes).await?;
+                let bytes = if pieces.len() == 1 { pieces.remove(0) } else { pieces.concat().into() };
                 Ok((object, Some(bytes)))
             });
             let found = there(fetched.await)?;

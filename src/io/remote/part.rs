@@ -193,7 +193,8 @@ fn key(span: &Span) -> (u64, u64) {
 /// The bytes of a span, with their offsets, in pieces that are sorted.
 fn within(pieces: &[(u64, Bytes)], span: Span) -> Vec<(u64, &[u8])> {
     let Range { start, end } = span.range();
-    let cut = pieces.iter().filter_map(|(offset, bytes)| {
+    let first = pieces.partition_point(|(offset, bytes)| offset + bytes.len() as u64 <= start);
+    let cut = pieces[first..].iter().take_while(|(offset, _)| *offset < end).filter_map(|(offset, bytes)| {
         let from = start.max(*offset);
         let to = end.min(offset + bytes.len() as u64);
         (from < to).then(|| (from, &bytes[(from - offset) as usize..(to - offset) as usize]))

@@ -1,7 +1,9 @@
 //! Trying again: what may pass is tried again after a growing, random pause until a total time is over. When a service
 //! asks to slow down, fewer requests are let through at a time; as they succeed, more.
 
-use object_store::Error;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use object_store::{Error, GetResult};
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
@@ -65,11 +67,21 @@ impl Retry {
     }
 }
 
-/// A body that ended early is a failure that may pass.
-pub fn whole(bytes: &[u8], expected: u64) -> Result<(), Error> {
-    match bytes.len() as u64 == expected {
-        true => Ok(()),
-        false => Err(generic(format!("the reply has {} bytes; expected {expected}", bytes.len()))),
+/// A reply's body in the pieces in which it came; a failure where it has another length, which may pass.
+pub async fn body(found: GetResult, expected: u64) -> Result<Vec<Bytes>, Error> {
+    let mut stream = found.into_stream();
+    let (mut pieces, mut length) = (Vec::new(), 0);
+    while let Some(piece) = stream.next().await {
+        let piece = piece?;
+        length += piece.len() as u64;
+        if length > expected {
+            return Err(generic(format!("the reply has more bytes than the {expected} that were asked for")));
+        }
+        pieces.push(piece);
+    }
+    match length == expected {
+        true => Ok(pieces),
+        false => Err(generic(format!("the reply has {length} bytes; expected {expected}"))),
     }
 }
 
