@@ -257,6 +257,8 @@ fn access(common: &Common) -> Access {
     Access {
         given: common.storage_option.iter().cloned().collect(),
         environment: environment(),
+        aws_credentials: aws_file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
+        aws_config: aws_file("AWS_CONFIG_FILE", "config"),
         scratch,
         ..Access::default()
     }
@@ -270,6 +272,13 @@ fn environment() -> BTreeMap<String, String> {
         .filter(|(name, value)| name.starts_with("AWS_") && !value.is_empty())
         .map(|(name, value)| (name.to_ascii_lowercase(), value))
         .collect()
+}
+
+/// A file of AWS profiles, if it is there.
+fn aws_file(variable: &str, name: &str) -> Option<PathBuf> {
+    let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let file = of(variable).or_else(|| of("HOME").map(|home| home.join(".aws").join(name)));
+    file.filter(|file| file.is_file())
 }
 
 /// Milliseconds since 1970 by this machine's clock, which is the store's while stores are local.

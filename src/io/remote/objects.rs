@@ -8,7 +8,7 @@ use crate::io::Access;
 use crate::io::remote::retry;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{GetOptions, ObjectMeta, ObjectStore};
 use std::collections::HashSet;
 use std::io::Read;
 use std::ops::Range;
@@ -113,8 +113,7 @@ impl Objects {
     pub fn look(&self, names: &[&str]) -> Result<Vec<Option<Listed>>> {
         let looks = names.iter().map(|name| async move {
             let path = self.remote.path(name)?;
-            let found = self.remote.request("look at", name, 0, || self.remote.objects.head(&path)).await;
-            Ok(there(found)?.map(|meta| Listed::of(name, &meta)))
+            Ok(there(self.remote.head(name, &path).await)?.map(|meta| Listed::of(name, &meta)))
         });
         wait(stream::iter(looks).buffered(AT_ONCE).try_collect())
     }
