@@ -15,6 +15,7 @@ mod healing;
 mod image;
 mod newcomer;
 mod other_build;
+mod others;
 mod pipeline_file;
 mod plan;
 mod protocol;

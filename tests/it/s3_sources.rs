@@ -64,6 +64,9 @@ fn every_command_works_on_a_source_in_a_bucket() {
 #[test]
 fn a_source_that_cannot_be_reached_or_read_says_what_to_do() {
     let server = Server::shared();
+    if server.is_azure() {
+        return; // `others` has what is said there
+    }
     let (dataset, url, _) = in_bucket(server, 2);
     let nobody = "http://127.0.0.1:9".to_owned();
     let secure = server.endpoint.replace("http://", "https://");

@@ -169,7 +169,7 @@ const TIME: &str = "Mon, 02 Jan 2096 00:00:00 GMT";
 fn answer(objects: &Mutex<BTreeMap<String, Vec<u8>>>, request: &Request) -> Reply {
     let mut objects = objects.lock().unwrap();
     let path = request.target.split('?').next().unwrap();
-    let name = path.trim_start_matches('/').split_once('/').map_or("", |(_, name)| name).to_owned();
+    let name = path.trim_start_matches('/').split_once('/').map_or("", |(_, name)| name).replace("%2F", "/");
     let etag =
         |bytes: &[u8]| format!("\"{:016x}\"", bytes.iter().fold(7u64, |h, b| h.wrapping_mul(31) ^ u64::from(*b)));
     if request.lists() {
@@ -177,7 +177,7 @@ fn answer(objects: &Mutex<BTreeMap<String, Vec<u8>>>, request: &Request) -> Repl
     }
     match request.method.as_str() {
         "PUT" => {
-            let reply = Reply::new(200, "").with("etag", etag(&request.body));
+            let reply = Reply::new(200, "").with("etag", etag(&request.body)).with("x-goog-generation", "1");
             objects.insert(name, request.body.clone());
             reply
         }

@@ -140,6 +140,7 @@ impl HttpService for Client {
             None if answer.code.is_empty() && !page => body.trim(),
             None => "",
         };
+        let message = message.lines().next().unwrap_or_default();
         answer.message = message.chars().filter(|c| !c.is_control()).take(MOST_CHARS).collect();
         answer.region = answer.region.or_else(|| between(&body, "<Region>", "</Region>").map(str::to_owned));
         Err(answer.into_refusal())

@@ -40,16 +40,41 @@ type Meaning = (Kind, Reason, String);
 /// `doing` is a verb ("read"), `what` the object's URL.
 pub fn failure(doing: &str, what: &str, refusal: &Refusal) -> Error {
     let ((kind, reason, advice), text) = match (Answer::of(refusal), no_keys(refusal)) {
-        (_, Some(no_keys)) => ((Kind::Invalid, Reason::Other, no_keys.advice()), no_keys.to_string()),
+        (_, Some(no_keys)) => ((Kind::Invalid, Reason::Other, no_keys.advice.clone()), no_keys.to_string()),
         (Some(answer), _) => (of_answer(doing, answer), answer.to_string()),
         (None, None) => {
             let text = without_urls(&words(refusal));
             (of_client(refusal, &text), text)
         }
     };
-    let error = Error::new(kind, format!("cannot {doing} {what} ({advice})"));
+    let error = Error::new(kind, format!("cannot {doing} {what} ({})", in_words_of(what, advice)));
     let error = if kind == Kind::Invalid { error.refused() } else { error };
     if text.is_empty() { error } else { error.caused_by(Said { reason, text }) }
+}
+
+/// The advice, which is for S3, with the names that the service of a URL has.
+fn in_words_of(what: &str, advice: String) -> String {
+    let names: &[(&str, &str)] = match what.split_once("://") {
+        Some(("az", _)) => &[
+            ("AWS_ENDPOINT_URL", "AZURE_STORAGE_ENDPOINT"),
+            ("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
+            (" (s3:ListBucket)", ""),
+            (" (s3:PutObject)", ""),
+            (" (s3:DeleteObject)", ""),
+            (" (s3:GetObject)", ""),
+            ("bucket", "container"),
+        ],
+        Some(("gs", _)) => &[
+            ("AWS_ENDPOINT_URL", "google_base_url"),
+            ("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "GOOGLE_APPLICATION_CREDENTIALS"),
+            ("s3:ListBucket", "storage.objects.list"),
+            ("s3:PutObject", "storage.objects.create"),
+            ("s3:DeleteObject", "storage.objects.delete"),
+            ("s3:GetObject", "storage.objects.get"),
+        ],
+        _ => &[],
+    };
+    names.iter().fold(advice, |advice, (from, to)| advice.replace(from, to))
 }
 
 fn of_answer(doing: &str, answer: &Answer) -> Meaning {
@@ -73,6 +98,12 @@ fn of_answer(doing: &str, answer: &Answer) -> Meaning {
             return invalid("the service doesn't know the access key: check AWS_ACCESS_KEY_ID and the endpoint");
         }
         "SignatureDoesNotMatch" => return invalid("the secret key is wrong: check AWS_SECRET_ACCESS_KEY"),
+        "AuthenticationFailed" | "InvalidAuthenticationInfo" | "NoAuthenticationInformation" => {
+            return invalid(WRONG_KEYS);
+        }
+        "AuthorizationFailure" if answer.message.contains("Authorization header") => {
+            return invalid(WRONG_KEYS);
+        }
         "RequestTimeTooSkewed" => return invalid("this machine's clock is wrong: set it"),
         "PermanentRedirect" | "TemporaryRedirect" | "IllegalLocationConstraintException" => return region(),
         "AuthorizationHeaderMalformed" if answer.region.is_some() => return region(),
@@ -117,6 +148,8 @@ fn of_answer(doing: &str, answer: &Answer) -> Meaning {
     }
 }
 
+const WRONG_KEYS: &str =
+    "the keys are wrong, or this machine's clock is: check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
 const CHANGED: &str = "it has changed since it was listed: run `forebay snapshot`";
 const NO_SERVICE: &str = "what answers is no storage service: check the endpoint (AWS_ENDPOINT_URL)";
 

@@ -1,15 +1,14 @@
-//! Where the keys of S3 come from: options and variables, the files and services that containers name, and the machine's
-//! own role. Profiles of `~/.aws` aren't read: better refused by name than taken for other keys. Where there are none, that
-//! is said within seconds.
+//! Where keys come from: options and variables, the files and services that containers name, and the machine's own role.
+//! Profiles of `~/.aws` aren't read: better refused by name than taken for other keys. Where there are none, that is said
+//! within seconds.
 
 use crate::error::{Error, Result};
 use crate::io::access::Access;
 use crate::io::remote::failure::{without_urls, words};
 use async_trait::async_trait;
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential, AwsCredentialProvider};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{CredentialProvider, Error as Refusal};
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
@@ -53,15 +52,13 @@ pub fn settle(access: &Access, builder: AmazonS3Builder) -> Result<AmazonS3Build
             )));
         }
         if option("aws_ec2_metadata_disabled").is_some_and(|off| off.eq_ignore_ascii_case("true")) {
-            return Err(Error::invalid(NoKeys::of(access, String::new()).advice()));
+            return Err(Error::invalid(advice(access)));
         }
     }
     let found = builder.clone().build().map_err(|e| {
         Error::invalid("cannot use S3 with these options; check AWS_* and --storage-option").caused_by(e)
     })?;
-    let bounded =
-        Bounded { inner: found.credentials().clone(), state: Mutex::default(), config: access.aws_config.clone() };
-    Ok(builder.with_credentials(Arc::new(bounded)))
+    Ok(builder.with_credentials(Bounded::over(found.credentials().clone(), advice(access))))
 }
 
 /// What is said where a profile is asked for.
@@ -76,30 +73,24 @@ fn half(there: &str, missing: &str) -> Error {
     Error::invalid(format!("{there} is given, but not {missing}: set both"))
 }
 
+/// What to do without keys for S3.
+fn advice(access: &Access) -> String {
+    let unread = match &access.aws_config {
+        Some(file) => format!("{} isn't read; ", file.display()),
+        None => String::new(),
+    };
+    format!(
+        "there are no keys for S3: {unread}set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (where the aws command works, \
+         `{EXPORT}` does), or give aws_skip_signature=true for a bucket that anyone may read"
+    )
+}
+
 /// No keys are to be had.
 #[derive(Debug, Clone)]
 pub struct NoKeys {
     cause: String,
-    /// A file with profiles that is there.
-    config: Option<PathBuf>,
-}
-
-impl NoKeys {
-    fn of(access: &Access, cause: String) -> NoKeys {
-        NoKeys { cause, config: access.aws_config.clone() }
-    }
-
     /// What to do.
-    pub fn advice(&self) -> String {
-        let unread = match &self.config {
-            Some(file) => format!("{} isn't read; ", file.display()),
-            None => String::new(),
-        };
-        format!(
-            "there are no keys for S3: {unread}set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (where the aws command \
-             works, `{EXPORT}` does), or give aws_skip_signature=true for a bucket that anyone may read"
-        )
-    }
+    pub advice: String,
 }
 
 impl fmt::Display for NoKeys {
@@ -111,10 +102,10 @@ impl fmt::Display for NoKeys {
 impl std::error::Error for NoKeys {}
 
 /// Keys of a service that is asked within a limit, by one request at a time; the others wait for its answer.
-struct Bounded {
-    inner: AwsCredentialProvider,
+pub struct Bounded<C> {
+    inner: Arc<dyn CredentialProvider<Credential = C>>,
     state: Mutex<State>,
-    config: Option<PathBuf>,
+    advice: String,
 }
 
 #[derive(Default)]
@@ -124,18 +115,25 @@ struct State {
     failed: Option<(Instant, NoKeys)>,
 }
 
-impl fmt::Debug for Bounded {
+impl<C: fmt::Debug + Send + Sync> Bounded<C> {
+    /// `advice`: what to do where it gives none.
+    pub fn over(inner: Arc<dyn CredentialProvider<Credential = C>>, advice: String) -> Arc<Self> {
+        Arc::new(Bounded { inner, state: Mutex::default(), advice })
+    }
+}
+
+impl<C> fmt::Debug for Bounded<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Bounded")
     }
 }
 
 #[async_trait]
-impl CredentialProvider for Bounded {
-    type Credential = AwsCredential;
+impl<C: fmt::Debug + Send + Sync> CredentialProvider for Bounded<C> {
+    type Credential = C;
 
-    async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let generic = |source| Err(Refusal::Generic { store: "S3", source });
+    async fn get_credential(&self) -> object_store::Result<Arc<C>> {
+        let generic = |source| Err(Refusal::Generic { store: "keys", source });
         let mut state = self.state.lock().await;
         if let Some((_, no_keys)) = state.failed.as_ref().filter(|(when, _)| when.elapsed() < AGAIN_AFTER) {
             return generic(Box::new(no_keys.clone()));
@@ -152,7 +150,7 @@ impl CredentialProvider for Bounded {
             return generic(format!("cannot renew the keys: {cause}").into());
         }
         let cause = format!("no role of this machine gives some: {cause}");
-        let no_keys = NoKeys { cause, config: self.config.clone() };
+        let no_keys = NoKeys { cause, advice: self.advice.clone() };
         state.failed = Some((Instant::now(), no_keys.clone()));
         generic(Box::new(no_keys))
     }

@@ -1,6 +1,6 @@
 //! A bucket's objects below a prefix as storage. Requests run on one small runtime; callers are threads and wait. Each
 //! request is tried again as `retry` says and fails as `failure` says, by what `answer` found in the reply; `connect` opens a
-//! service with the `keys` that it takes, `partial` holds what was fetched of an object; `objects` are those of others, for
+//! service with the `keys` that it takes (`others`: GCS and Azure), `partial` holds what was fetched of an object; `objects` are those of others, for
 //! sources.
 
 mod answer;
@@ -8,6 +8,8 @@ mod connect;
 mod failure;
 mod keys;
 mod objects;
+#[cfg(any(feature = "gcs", feature = "azure"))]
+mod others;
 mod partial;
 mod retry;
 
@@ -15,6 +17,7 @@ pub use objects::{Listed, Objects, Pinned, Stream, Version, Wanted};
 use partial::Partial;
 
 use super::access::Access;
+use super::address::Service;
 use super::temporary::{self, Means, Temporary};
 use super::{Object, Put, map};
 use crate::error::{Error, Kind, Result};
@@ -64,8 +67,8 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    pub fn connect(url: String, bucket: &str, prefix: String, access: &Access) -> Result<Remote> {
-        let objects = connect::s3(bucket, access)?;
+    pub fn connect(url: String, service: Service, bucket: &str, prefix: String, access: &Access) -> Result<Remote> {
+        let objects = connect::open(service, bucket, access)?;
         let access = Access { patience: connect::patience(access)?, ..access.clone() };
         Ok(Self::over(objects, url, prefix, &access))
     }

@@ -5,6 +5,7 @@ use super::partial::Partial;
 use super::{Reader, Remote, there, wait};
 use crate::error::Result;
 use crate::io::Access;
+use crate::io::address::service_and_bucket;
 use crate::io::remote::retry;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -80,9 +81,10 @@ pub struct Wanted<'a> {
 pub type Whole = (Listed, Option<Bytes>);
 
 impl Objects {
-    /// Asks nothing yet.
-    pub fn open(bucket: &str, access: &Access) -> Result<Objects> {
-        let remote = Remote::connect(format!("s3://{bucket}"), bucket, String::new(), access)?;
+    /// Those of a bucket by its URL, such as `s3://bucket`. Asks nothing yet.
+    pub fn open(url: &str, access: &Access) -> Result<Objects> {
+        let (service, bucket) = service_and_bucket(url)?;
+        let remote = Remote::connect(url.to_owned(), service, bucket, String::new(), access)?;
         Ok(Objects { remote: Arc::new(remote) })
     }
 
