@@ -562,3 +562,51 @@ fn a_refused_error_keeps_saying_so() {
     let error = Error::invalid("no").refused().during("reading");
     assert!(error.is_refused() && !Error::invalid("no").is_refused());
 }
+
+/// Nor does what refuses while a source is read make samples that failed.
+#[test]
+fn credentials_that_expire_fail_no_samples() {
+    let refuses = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let now = refuses.clone();
+    let server = bucket(move |request| {
+        let refused = now.load(Ordering::Relaxed) && request.target.contains("/photos/") && request.method == "GET";
+        refused.then(|| Reply::refusal(403, "AccessDenied", "Access Denied"))
+    });
+    let dataset = dataset("s3://bucket/photos");
+    let at = dataset.path();
+    let file = at.join("bucket.yaml");
+    let pipeline = std::fs::read_to_string(&file).unwrap() + "on_error: keep\n";
+    std::fs::write(&file, pipeline).unwrap();
+    let (storage, _scratch) = storage(&server, Duration::from_secs(1));
+    let photos = Storage::open("s3://bucket/photos", &{
+        let given = [
+            ("aws_endpoint_url", server.endpoint.as_str()),
+            ("aws_access_key_id", "key"),
+            ("aws_secret_access_key", "secret"),
+        ];
+        let given = given.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        Access { given, scratch: at.join("scratch"), ..Access::default() }
+    })
+    .unwrap();
+    for number in 0..20 {
+        photos.put(&crate::fixture::photo(number, 60, 80), &format!("cat/{number:04}.jpg"), true).unwrap();
+    }
+    let run = |line: &str| ends(&mut forebay(at, &server.endpoint, &line.split(' ').collect::<Vec<_>>()), 60);
+    let (code, said) = run(&format!("snapshot bucket.yaml --store {STORE}"));
+    assert_eq!(code, 0, "{said}");
+    refuses.store(true, Ordering::Relaxed);
+    for line in [
+        format!("materialize bucket.yaml --store {STORE} --stage resize"),
+        format!("materialize bucket.yaml --store {STORE} --stage resize --worker 0/1"),
+        format!("read bucket.yaml --store {STORE} --split train --limit 1"),
+    ] {
+        let (code, said) = run(&line);
+        assert_eq!(code, 1, "{line}: {said}");
+        assert!(said.contains("don't allow reading (s3:GetObject)"), "{line}: {said}");
+    }
+    let records = storage.list("").unwrap().into_iter().filter(|object| object.name.contains("/shards/")).count();
+    assert_eq!(records, 0);
+    refuses.store(false, Ordering::Relaxed);
+    let (code, said) = run(&format!("materialize bucket.yaml --store {STORE} --stage resize"));
+    assert!(code == 0 && !said.contains("failed"), "{said}");
+}

@@ -198,6 +198,11 @@ fn of_client(refusal: &Refusal, text: &str) -> Meaning {
             Kind::Unavailable,
             "the service can't be reached: check the endpoint (AWS_ENDPOINT_URL; http:// or https://) and the network",
         ),
+        _ if has(&["(SendRequest)"]) => other(
+            Kind::Unavailable,
+            "the connection was closed without an answer: try again, or check the endpoint (AWS_ENDPOINT_URL; http:// or \
+             https://)",
+        ),
         _ => other(Kind::Unavailable, "try again; if it persists, look at the service"),
     }
 }
