@@ -140,6 +140,7 @@ fn what_a_service_refuses_is_answered_with_what_to_do() {
             &["another region: set AWS_REGION"],
         ),
         (|_| Reply::page(200), 1, &["no storage service", "AWS_ENDPOINT_URL"]),
+        (|_| Reply::new(404, "404 page not found\n").with("content-type", "text/plain"), 1, &["no storage service"]),
         (|_| Reply::page(404), 1, &["no storage service", "AWS_ENDPOINT_URL"]),
         (|_| Reply::new(200, "{\"ok\": true}").with("content-type", "application/json"), 1, &["no storage service"]),
         (

@@ -134,6 +134,8 @@ fn of_answer(doing: &str, answer: &Answer) -> Meaning {
             let reason = if answer.code.is_empty() { Reason::Unsaid } else { Reason::Other };
             (Kind::Invalid, reason, permission(doing).to_owned())
         }
+        // A bucket that isn't there has a code.
+        404 if answer.code.is_empty() && matches!(doing, "list" | "write") => invalid(NO_SERVICE),
         404 => other(Kind::NotFound, "it is not there"),
         409 | 412 if answer.method == "PUT" => (Kind::Conflict, Reason::Exists, "it exists".to_owned()),
         304 | 409 | 412 => other(Kind::Conflict, CHANGED),
