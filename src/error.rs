@@ -61,11 +61,12 @@ pub struct Error {
     kind: Kind,
     message: String,
     source: Option<Source>,
+    refused: bool,
 }
 
 impl Error {
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Error { kind, message: message.into(), source: None }
+        Error { kind, message: message.into(), source: None, refused: false }
     }
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(Kind::Invalid, message)
@@ -92,9 +93,20 @@ impl Error {
         self
     }
 
+    /// Says that a service refused the request, whatever the request was about.
+    pub fn refused(mut self) -> Self {
+        self.refused = true;
+        self
+    }
+
+    /// Whether that is so: nothing is known then of what was asked for.
+    pub fn is_refused(&self) -> bool {
+        self.refused
+    }
+
     /// Wraps this error in a message that says what was being done; the kind stays.
     pub fn during(self, message: impl Into<String>) -> Self {
-        Error { kind: self.kind, message: message.into(), source: Some(Box::new(self)) }
+        Error { kind: self.kind, message: message.into(), refused: self.refused, source: Some(Box::new(self)) }
     }
 
     /// An I/O failure on a named thing: missing is `NotFound`, all else `Unavailable`. One of ours that came through a reader

@@ -70,7 +70,7 @@ fn others(store: &Store, stage: &Stage) -> Result<Vec<(RecipeKey, Difference)>> 
     for recipe in store.recipes()?.into_iter().filter(|r| *r != stage.recipe) {
         let head = match store.recipe(recipe) {
             // What can't be read explains nothing, and is in nobody's way.
-            Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Invalid) => continue,
+            Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Invalid) && !error.is_refused() => continue,
             head => head?,
         };
         let Some(head) = head.filter(|h| h.stage == stage.name) else { continue };

@@ -71,11 +71,12 @@ pub struct Common {
     /// Say more: as each shard is stored, and every cause of an error
     #[arg(short, long, global = true, help_heading = COMMON)]
     verbose: bool,
-    /// Where shards are kept: a directory or s3://bucket/prefix. Wins over the pipeline file's `store:`
+    /// Where shards are kept: a directory or s3://bucket/prefix (gs:// and az:// where they are built). Wins over the pipeline file's
+    /// `store:`
     #[arg(long, global = true, help_heading = COMMON, env = "FOREBAY_STORE", value_name = "STORE")]
     store: Option<String>,
     /// An option of a remote store, such as aws_region=eu-west-1 or aws_endpoint_url=http://127.0.0.1:9000. Wins over the pipeline
-    /// file's `storage:`, which wins over the AWS_* variables
+    /// file's `storage:`, which wins over the variables AWS_*, AZURE_* and GOOGLE_*
     #[arg(long, global = true, help_heading = COMMON, value_name = "K=V", value_parser = key_value)]
     storage_option: Vec<(String, String)>,
     /// How much of remote stores is kept on local disk, such as 100gb, in the user's cache directory (FOREBAY_CACHE, else
@@ -264,20 +265,29 @@ fn access(common: &Common) -> Access {
     Access {
         given: common.storage_option.iter().cloned().collect(),
         environment: environment(),
+        aws_credentials: aws_file("AWS_SHARED_CREDENTIALS_FILE", "credentials"),
+        aws_config: aws_file("AWS_CONFIG_FILE", "config"),
         scratch,
         tier,
         ..Access::default()
     }
 }
 
-/// The AWS_* variables, by lower-case name. Those that are set to nothing aren't meant.
+/// The variables of services, by lower-case name. Those that are set to nothing aren't meant.
 fn environment() -> BTreeMap<String, String> {
     let variables =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     variables
-        .filter(|(name, value)| name.starts_with("AWS_") && !value.is_empty())
+        .filter(|(name, value)| ["AWS_", "AZURE_", "GOOGLE_"].iter().any(|s| name.starts_with(s)) && !value.is_empty())
         .map(|(name, value)| (name.to_ascii_lowercase(), value))
         .collect()
+}
+
+/// A file of AWS profiles, if it is there.
+fn aws_file(variable: &str, name: &str) -> Option<PathBuf> {
+    let of = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let file = of(variable).or_else(|| of("HOME").map(|home| home.join(".aws").join(name)));
+    file.filter(|file| file.is_file())
 }
 
 /// Milliseconds since 1970 by this machine's clock, which is the store's while stores are local.

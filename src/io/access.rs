@@ -14,6 +14,9 @@ pub struct Access {
     /// The environment's variables that a service's tools heed (`aws_…`), where no option says otherwise; others of
     /// that kind are passed over.
     pub environment: BTreeMap<String, String>,
+    /// Files with AWS profiles, where they are there: not read, but named where keys are missing.
+    pub aws_credentials: Option<PathBuf>,
+    pub aws_config: Option<PathBuf>,
     /// A directory on a local disk for what is on its way to or from a remote store; made when it is needed.
     pub scratch: PathBuf,
     /// Where parts of remote stores are kept, so that they are fetched once; `None`: nowhere.
@@ -30,6 +33,8 @@ impl Default for Access {
         Access {
             given: BTreeMap::new(),
             environment: BTreeMap::new(),
+            aws_credentials: None,
+            aws_config: None,
             scratch: PathBuf::from("/tmp"),
             tier: None,
             patience: Duration::from_secs(120),

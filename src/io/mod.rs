@@ -67,15 +67,16 @@ pub struct Object {
 }
 
 impl Storage {
-    /// A path, `file://` or `s3://bucket/prefix` URL; other schemes are refused by name. Creates nothing and asks no service.
+    /// A path, a `file://` URL, or `s3://bucket/prefix` and, where they are built, `gs://` and `az://`; other schemes are refused by
+    /// name. Creates nothing and asks no service.
     pub fn open(url: &str, access: &Access) -> Result<Self> {
         let place = match Address::parse(url)? {
             Address::Directory(root) => {
                 let root = std::path::absolute(&root).map_err(|e| failure::failure("find", &root, e))?;
                 Place::Local(Arc::new(Local::new(root)))
             }
-            Address::Bucket { url, bucket, prefix } => {
-                Place::Remote(Arc::new(Remote::connect(url, &bucket, prefix, access)?))
+            Address::Bucket { url, service, bucket, prefix } => {
+                Place::Remote(Arc::new(Remote::connect(url, service, &bucket, prefix, access)?))
             }
         };
         Ok(Storage { place })

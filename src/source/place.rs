@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::io::{Objects, bucket_and_rest};
 use std::path::Path;
 
-/// Opens the bucket of a name.
+/// Opens the bucket of a URL such as `s3://bucket`.
 pub type Buckets<'a> = &'a dyn Fn(&str) -> Result<Objects>;
 
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ pub(super) fn local(text: &str) -> Result<&str> {
     }
     match text.split_once("://") {
         Some((scheme, _)) => Err(Error::invalid(format!(
-            "{text:?}: sources on {scheme}:// are not built yet; expected a local path or s3://bucket/prefix"
+            "{text:?}: nothing is known of {scheme}://; expected a local path or a URL such as s3://bucket/prefix"
         ))),
         None => Ok(text),
     }

@@ -83,10 +83,10 @@ pub const NAME_RULE: &str = "expected at most 100 letters (a-z, A-Z), digits, '.
 
 /// Whether a text names something in a bucket.
 pub fn is_remote(text: &str) -> bool {
-    text.starts_with("s3://")
+    text.split_once("://").is_some_and(|(scheme, _)| matches!(scheme, "s3" | "gs" | "az"))
 }
 
-/// A path or `file://` URL as a path, an `s3://` URL as it is; other schemes are named as not built yet.
+/// A path or `file://` URL as a path, a URL of a service as it is; schemes that this build can't reach are refused by name.
 pub fn place(text: &str) -> Result<String, String> {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme).filter(|scheme| {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -95,13 +95,25 @@ pub fn place(text: &str) -> Result<String, String> {
     match scheme {
         None => Ok(text.to_owned()),
         Some("s3") => Ok(text.to_owned()),
+        Some("gs") if cfg!(feature = "gcs") => Ok(text.to_owned()),
+        Some("az") if cfg!(feature = "azure") => Ok(text.to_owned()),
+        Some("gs") => Err(unbuilt("gs", "gcs")),
+        Some("az") => Err(unbuilt("az", "azure")),
         Some("file") => match text.strip_prefix("file://").filter(|path| path.starts_with('/')) {
             Some(path) => Ok(path.to_owned()),
             None => Err(format!("expected an absolute path after file://, found {}", quote(text))),
         },
         Some(other) => Err(format!(
-            "{other}:// is not built yet; expected a local path, a file:// URL or s3://bucket/prefix, found {}",
+            "nothing is known of {other}://; expected a local path, file:///path, s3://bucket/prefix, gs://bucket/prefix \
+             or az://container/prefix, found {}",
             quote(text)
         )),
     }
+}
+
+fn unbuilt(scheme: &str, feature: &str) -> String {
+    format!(
+        "{scheme}:// needs the feature {feature}, which this Forebay was built without: `cargo install --path . \
+         --features {feature}`"
+    )
 }

@@ -49,7 +49,8 @@ fn read_count(node: &Node) -> Result<u32> {
 }
 
 /// What names of options that hold secrets have in them: the file's text is published with the store, so none may stand there.
-const SECRETS: [&str; 6] = ["access_key", "secret", "token", "password", "customer_key", "credential"];
+const SECRETS: [&str; 8] =
+    ["access_key", "account_key", "secret", "token", "password", "customer_key", "credential", "sas_key"];
 
 pub fn read_storage(root: &Node, variables: Variables) -> Result<BTreeMap<String, String>> {
     let Some(node) = given(root, "storage") else { return Ok(BTreeMap::new()) };

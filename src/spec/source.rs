@@ -34,7 +34,7 @@ pub(super) const FIELDS: [(&str, &[SourceKind], &str); 9] = [
     (
         "identity",
         &SourceKind::ALL,
-        "What entries are known by: content, the digest of their bytes (default for files), etag, what a service tells of objects (default for s3://), or stat, a file's size and time.",
+        "What entries are known by: content, the digest of their bytes (default for files), etag, what a service tells of objects (default in a bucket), or stat, a file's size and time.",
     ),
 ];
 

@@ -153,7 +153,7 @@ fn unusable(error: Error, name: &Name) -> Error {
         Kind::Corrupt | Kind::NotFound => error.during(format!(
             "cannot use {name}, which is damaged or gone (run `forebay verify --repair`, then `forebay materialize`)"
         )),
-        Kind::Invalid => error.during(format!("cannot use {name}")),
+        Kind::Invalid if !error.is_refused() => error.during(format!("cannot use {name}")),
         _ => error,
     }
 }

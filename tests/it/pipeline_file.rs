@@ -211,8 +211,8 @@ const MISTAKES: &[(&str, &str)] = &[
     ("source: {files: {a: b}}", "1:17: source.files: expected text, found a map"),
     ("source: {files: ''}", "1:17: source.files: expected text that isn't empty, found \"\""),
     (
-        "source: {files: gs://bkt/**}",
-        "1:17: source.files: gs:// is not built yet; expected a local path, a file:// URL or s3://bucket/prefix, found \"gs://bkt/**\"",
+        "source: {files: ftp://bkt/**}",
+        "1:17: source.files: nothing is known of ftp://; expected a local path, file:///path, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix, found \"ftp://bkt/**\"",
     ),
     (
         "source: {files: '${BUCKET}/x', identity: stat}",
@@ -305,8 +305,8 @@ const MISTAKES: &[(&str, &str)] = &[
         "1:38: source.load.image: expected a path with the name of a column in braces, such as \"images/{file}\", found \"img.jpg\"",
     ),
     (
-        "source: {table: a.csv, load: {image: 'gs://bkt/{file}'}}",
-        "1:38: source.load.image: gs:// is not built yet; expected a local path, a file:// URL or s3://bucket/prefix, found \"gs://bkt/{file}\"",
+        "source: {table: a.csv, load: {image: 'ftp://bkt/{file}'}}",
+        "1:38: source.load.image: nothing is known of ftp://; expected a local path, file:///path, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix, found \"ftp://bkt/{file}\"",
     ),
     (
         "source: {table: a.csv, load: {image: 's3://bkt/{file}', mask: '{mask}'}, identity: etag}",
@@ -428,8 +428,8 @@ const MISTAKES: &[(&str, &str)] = &[
         "2:43: materialize.compression: arrow can't be compressed with snappy; arrow takes none, lz4, zstd:1 to zstd:22; parquet also snappy, gzip:0 to gzip:9",
     ),
     (
-        "source: {files: a}\nstore: gs://bkt/x",
-        "2:8: store: gs:// is not built yet; expected a local path, a file:// URL or s3://bucket/prefix, found \"gs://bkt/x\"",
+        "source: {files: a}\nstore: ftp://bkt/x",
+        "2:8: store: nothing is known of ftp://; expected a local path, file:///path, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix, found \"ftp://bkt/x\"",
     ),
     ("source: {files: a}\nstore: [a]", "2:8: store: expected text, found a list of 1 item"),
     ("source: {files: a}\norder: keys", "2:8: order: expected hash or key, found \"keys\"; did you mean \"key\"?"),

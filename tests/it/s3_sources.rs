@@ -64,6 +64,9 @@ fn every_command_works_on_a_source_in_a_bucket() {
 #[test]
 fn a_source_that_cannot_be_reached_or_read_says_what_to_do() {
     let server = Server::shared();
+    if server.is_azure() {
+        return; // `others` has what is said there
+    }
     let (dataset, url, _) = in_bucket(server, 2);
     let nobody = "http://127.0.0.1:9".to_owned();
     let secure = server.endpoint.replace("http://", "https://");
@@ -71,7 +74,7 @@ fn a_source_that_cannot_be_reached_or_read_says_what_to_do() {
         ("AWS_SECRET_ACCESS_KEY", "wrong", &url, 1, &["secret key"]),
         ("AWS_ACCESS_KEY_ID", "nobody", &url, 1, &["AWS_ACCESS_KEY_ID"]),
         ("AWS_ENDPOINT_URL", &nobody, &url, 3, &["can't be reached", "AWS_ENDPOINT_URL"]),
-        ("AWS_ENDPOINT_URL", &secure, &url, 3, &["http:// or https://"]),
+        ("AWS_ENDPOINT_URL", &secure, &url, 1, &["plain http, not https"]),
         ("AWS_REGION", "us-east-1", "s3://no-such-bucket-here/prefix", 1, &["the bucket doesn't exist"]),
         ("AWS_REGION", "us-east-1", "s3://key:hunter2@bucket/x", 1, &["holds credentials"]),
         ("AWS_REGION", "us-east-1", "s3://", 1, &["names no bucket"]),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/s3-server");
 
 pub struct Server {
-    /// `minio`, `seaweedfs`, `juicefs` or `rclone`; `given` where the user names an endpoint alone.
+    /// `minio`, `seaweedfs`, `juicefs`, `rclone`, or `azurite`, which speaks Azure's protocol; `given` where the user names an endpoint alone.
     pub name: String,
     pub endpoint: String,
     pub access_key: String,
@@ -38,8 +38,19 @@ impl Server {
     fn given() -> Option<Server> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let needed = |name: &str| {
-            variable(name).unwrap_or_else(|| panic!("FOREBAY_TEST_S3_ENDPOINT names a server: set {name} for it, too"))
+            variable(name).unwrap_or_else(|| panic!("FOREBAY_TEST_... names a server: set {name} for it, too"))
         };
+        if let Some(bucket) = variable("FOREBAY_TEST_AZURE_CONTAINER") {
+            return Some(Server {
+                name: "azurite".into(),
+                endpoint: needed("AZURE_STORAGE_ENDPOINT"),
+                access_key: needed("AZURE_STORAGE_ACCOUNT_NAME"),
+                secret_key: needed("AZURE_STORAGE_ACCOUNT_KEY"),
+                region: String::new(),
+                bucket,
+                run: None,
+            });
+        }
         Some(Server {
             endpoint: variable("FOREBAY_TEST_S3_ENDPOINT")?,
             name: variable("FOREBAY_TEST_S3_SERVER").unwrap_or("given".into()),
@@ -64,9 +75,10 @@ impl Server {
         let told: BTreeMap<String, String> = serde_json::from_str(&line)
             .unwrap_or_else(|_| panic!("{SCRIPT} run {name} started no server; what it said is above"));
         let field = |name: &str| told[name].clone();
+        let account = if name == "azurite" { format!("/{}", field("access_key")) } else { String::new() };
         Server {
             name: field("server"),
-            endpoint: field("endpoint"),
+            endpoint: field("endpoint") + &account,
             access_key: field("access_key"),
             secret_key: field("secret_key"),
             region: field("region"),
@@ -77,6 +89,16 @@ impl Server {
 
     /// What a command needs in its environment to reach this server.
     pub fn environment(&self) -> [(&'static str, &str); 5] {
+        if self.is_azure() {
+            return [
+                ("AZURE_STORAGE_ENDPOINT", &self.endpoint),
+                ("AZURE_STORAGE_ACCOUNT_NAME", &self.access_key),
+                ("AZURE_STORAGE_ACCOUNT_KEY", &self.secret_key),
+                // Meant for others, and in nobody's way.
+                ("AWS_REGION", "us-east-1"),
+                ("AWS_ALLOW_HTTP", "true"),
+            ];
+        }
         [
             ("AWS_ENDPOINT_URL", &self.endpoint),
             ("AWS_ACCESS_KEY_ID", &self.access_key),
@@ -86,9 +108,14 @@ impl Server {
         ]
     }
 
+    pub fn is_azure(&self) -> bool {
+        self.name == "azurite"
+    }
+
     /// A prefix that nothing else uses, also where a server is kept from run to run: `s3://bucket/name-...`.
     pub fn prefix(&self, name: &str) -> String {
-        format!("s3://{}/{name}-{:016x}", self.bucket, RandomState::new().build_hasher().finish())
+        let scheme = if self.is_azure() { "az" } else { "s3" };
+        format!("{scheme}://{}/{name}-{:016x}", self.bucket, RandomState::new().build_hasher().finish())
     }
 }
 

@@ -1,10 +1,15 @@
 //! A bucket's objects below a prefix as storage. Requests run on one small runtime; callers are threads and wait. Each
-//! request is tried again as `retry` says and fails as `failure` says; `connect` opens a service, `part` holds what was
-//! fetched of a shard's part, `partial` of another object; `objects` are those of others, for sources.
+//! request is tried again as `retry` says and fails as `failure` says, by what `answer` found in the reply; `connect` opens a
+//! service with the `keys` that it takes (`others`: GCS and Azure), `part` holds what was fetched of a shard's part, `partial`
+//! of another object; `objects` are those of others, for sources.
 
+mod answer;
 mod connect;
 mod failure;
+mod keys;
 mod objects;
+#[cfg(any(feature = "gcs", feature = "azure"))]
+mod others;
 mod part;
 mod partial;
 mod retry;
@@ -14,6 +19,7 @@ use part::RemotePart;
 use partial::Partial;
 
 use super::access::Access;
+use super::address::Service;
 use super::temporary::{self, Means, Temporary};
 use super::tier::Tier;
 use super::{Object, Put, map};
@@ -40,6 +46,8 @@ const GAP: u64 = 256 << 10;
 const REFUSED: Duration = Duration::from_secs(60);
 /// Requests for pieces of one object at a time.
 const PIECES: usize = 16;
+/// How long a service that was never there is waited for.
+const UNREACHED: Duration = Duration::from_secs(10);
 
 static RUNTIME: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
@@ -69,15 +77,18 @@ pub(super) struct Remote {
 }
 
 impl Remote {
-    pub fn connect(url: String, bucket: &str, prefix: String, access: &Access) -> Result<Remote> {
-        let objects = connect::s3(bucket, access)?;
+    pub fn connect(url: String, service: Service, bucket: &str, prefix: String, access: &Access) -> Result<Remote> {
+        let objects = connect::open(service, bucket, access)?;
         let access = Access { patience: connect::patience(access)?, ..access.clone() };
         Ok(Self::over(objects, url, prefix, &access))
     }
 
     /// Over any service, a memory or one that fails on purpose.
     pub fn over(objects: Arc<dyn ObjectStore>, url: String, prefix: String, access: &Access) -> Remote {
-        let retry = Retry::new(access.patience, access.first_pause);
+        // Who says how long to wait means that, too.
+        let unreached =
+            if connect::is_patience_given(access) { access.patience } else { UNREACHED.min(access.patience) };
+        let retry = Retry::new(access.patience, unreached, access.first_pause);
         let (scratch, tier) = (access.scratch.clone(), Tier::new(access));
         Remote { objects, url, prefix, scratch, tier, refused: Mutex::default(), retry, clock: OnceLock::new() }
     }
@@ -128,7 +139,7 @@ impl Remote {
     where
         F: Future<Output = object_store::Result<T>>,
     {
-        self.retry.run(bytes, call).await.map_err(|e| failure::failure(doing, &self.shown(name), e))
+        self.retry.run(bytes, call).await.map_err(|e| failure::failure(doing, &self.shown(name), &e))
     }
 
     pub fn put(&self, bytes: Bytes, name: &str, replace: bool) -> Result<Put> {
@@ -200,7 +211,7 @@ impl Remote {
 
     pub fn stat(&self, name: &str) -> Result<Option<Object>> {
         let path = self.path(name)?;
-        let found = wait(async { there(self.request("look at", name, 0, || self.objects.head(&path)).await) })?;
+        let found = wait(async { there(self.head(name, &path).await) })?;
         Ok(found.map(|meta| object(name.to_owned(), &meta)))
     }
 
@@ -210,8 +221,23 @@ impl Remote {
     }
 
     async fn length(&self, name: &str, path: &ObjectPath) -> Result<Option<u64>> {
-        let found = self.request("look at", name, 0, || self.objects.head(path)).await;
-        Ok(there(found)?.map(|meta| meta.size))
+        Ok(there(self.head(name, path).await)?.map(|meta| meta.size))
+    }
+
+    /// What HEAD says. Its refusals have no body: where one leaves open why, a byte is asked for.
+    async fn head(&self, name: &str, path: &ObjectPath) -> Result<ObjectMeta> {
+        match self.request("look at", name, 0, || self.objects.head(path)).await {
+            Err(unsaid) if failure::is(&unsaid, failure::Reason::Unsaid) => {
+                let range = Some(GetRange::Bounded(0..1));
+                let get = || self.objects.get_opts(path, GetOptions { range: range.clone(), ..GetOptions::default() });
+                match self.request("look at", name, 1, get).await {
+                    Ok(found) => Ok(found.meta),
+                    Err(said) if said.kind() == Kind::Corrupt => Err(unsaid),
+                    Err(said) => Err(said),
+                }
+            }
+            found => found,
+        }
     }
 
     /// These ranges of an object of `bytes` bytes, and of a version where one is meant, each by requests of about `PIECE` at
@@ -346,19 +372,26 @@ impl Remote {
         wait(async { there(self.request("remove", name, 0, || self.objects.delete(&path)).await) }).map(drop)
     }
 
-    /// Asked once per process: by the time stamp of an object written for it.
+    /// Asked once per process: by the time stamp of an object written for it. Whoever writes asks first, and so learns here
+    /// of a service whose ranged reads are none.
     pub fn now_ms(&self) -> Result<i64> {
         if let Some((then, asked)) = self.clock.get() {
             return Ok(then + i64::try_from(asked.elapsed().as_millis()).unwrap_or(i64::MAX));
         }
         let name = temporary::fresh();
         let path = self.path(&name)?;
-        let now = wait(async {
-            self.request("write", &name, 0, || self.objects.put(&path, PutPayload::new())).await?;
-            let meta = self.request("look at", &name, 0, || self.objects.head(&path)).await?;
-            Ok(meta.last_modified.timestamp_millis())
-        })?;
-        self.delete(&name)?;
+        let body = PutPayload::from_static(b"0123");
+        wait(self.request("write", &name, 0, || self.objects.put(&path, body.clone())))?;
+        let found = wait(self.request("read", &name, 0, || async {
+            let options = GetOptions { range: Some(GetRange::Bounded(1..3)), ..GetOptions::default() };
+            let found = self.objects.get_opts(&path, options).await?;
+            let now = found.meta.last_modified.timestamp_millis();
+            retry::same(&found.bytes().await?, b"12")?;
+            Ok(now)
+        }));
+        let deleted = self.delete(&name);
+        let now = found?;
+        deleted?;
         let _ = self.clock.set((now, Instant::now()));
         Ok(now)
     }

@@ -5,10 +5,11 @@ use super::partial::Partial;
 use super::{Reader, Remote, there, wait};
 use crate::error::Result;
 use crate::io::Access;
+use crate::io::address::service_and_bucket;
 use crate::io::remote::retry;
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt};
+use object_store::{GetOptions, ObjectMeta, ObjectStore};
 use std::collections::HashSet;
 use std::io::Read;
 use std::ops::Range;
@@ -80,9 +81,10 @@ pub struct Wanted<'a> {
 pub type Whole = (Listed, Option<Bytes>);
 
 impl Objects {
-    /// Asks nothing yet.
-    pub fn open(bucket: &str, access: &Access) -> Result<Objects> {
-        let remote = Remote::connect(format!("s3://{bucket}"), bucket, String::new(), access)?;
+    /// Those of a bucket by its URL, such as `s3://bucket`. Asks nothing yet.
+    pub fn open(url: &str, access: &Access) -> Result<Objects> {
+        let (service, bucket) = service_and_bucket(url)?;
+        let remote = Remote::connect(url.to_owned(), service, bucket, String::new(), access)?;
         Ok(Objects { remote: Arc::new(remote) })
     }
 
@@ -113,8 +115,7 @@ impl Objects {
     pub fn look(&self, names: &[&str]) -> Result<Vec<Option<Listed>>> {
         let looks = names.iter().map(|name| async move {
             let path = self.remote.path(name)?;
-            let found = self.remote.request("look at", name, 0, || self.remote.objects.head(&path)).await;
-            Ok(there(found)?.map(|meta| Listed::of(name, &meta)))
+            Ok(there(self.remote.head(name, &path).await)?.map(|meta| Listed::of(name, &meta)))
         });
         wait(stream::iter(looks).buffered(AT_ONCE).try_collect())
     }

@@ -1,12 +1,16 @@
-//! Trying again: what may pass is tried again after a growing, random pause until a total time is over. When a service
-//! asks to slow down, fewer requests are let through at a time; as they succeed, more.
+//! Trying again: what may pass is tried again after a growing, random pause, as long as the service says at least, until a
+//! total time is over. One that was never there is waited for a few seconds only. When a service asks to slow down, fewer
+//! requests are let through at a time; as they succeed, more.
 
+use super::answer::Answer;
+use super::failure::{may_pass, was_reached};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use object_store::{Error, GetResult};
 use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
@@ -23,13 +27,17 @@ const MOST: f64 = 64.0;
 #[derive(Debug)]
 pub struct Retry {
     patience: Duration,
+    /// The same while the service was never reached.
+    unreached: Duration,
+    reached: AtomicBool,
     first_pause: Duration,
     gate: Gate,
 }
 
 impl Retry {
-    pub fn new(patience: Duration, first_pause: Duration) -> Retry {
-        Retry { patience, first_pause, gate: Gate { state: Mutex::new((MOST, 0)), freed: Notify::new() } }
+    pub fn new(patience: Duration, unreached: Duration, first_pause: Duration) -> Retry {
+        let gate = Gate { state: Mutex::new((MOST, 0)), freed: Notify::new() };
+        Retry { patience, unreached, reached: AtomicBool::new(false), first_pause, gate }
     }
 
     /// What a request of little takes at most, with all attempts.
@@ -51,14 +59,19 @@ impl Retry {
                 Ok(result) => result,
                 Err(_) => Err(generic(format!("no answer within {} s", limit.as_secs()))),
             };
-            let slow = result.as_ref().is_err_and(wants_less);
-            self.gate.leave(pass, slow);
+            let answer = result.as_ref().err().and_then(|error| Answer::of(error));
+            self.gate.leave(pass, answer.is_some_and(Answer::wants_less));
+            if result.as_ref().err().is_none_or(was_reached) {
+                self.reached.store(true, Ordering::Relaxed);
+            }
+            let asked = answer.and_then(|answer| answer.retry_after).unwrap_or_default();
             let error = match result {
                 Err(error) if may_pass(&error) => error,
                 result => return result,
             };
-            let waited = pause.mul_f64(0.5 + 0.5 * random());
-            if begun.elapsed() + waited > self.patience {
+            let waited = pause.mul_f64(0.5 + 0.5 * random()).max(asked);
+            let patience = if self.reached.load(Ordering::Relaxed) { self.patience } else { self.unreached };
+            if begun.elapsed() + waited > patience {
                 return Err(error);
             }
             sleep(waited).await;
@@ -85,27 +98,16 @@ pub async fn body(found: GetResult, expected: u64) -> Result<Vec<Bytes>, Error> 
     }
 }
 
-fn generic(message: String) -> Error {
-    Error::Generic { store: "S3", source: message.into() }
-}
-
-/// Codes of services under a status that says otherwise (400, 403, 404).
-fn may_pass(error: &Error) -> bool {
-    match error {
-        Error::Generic { source, .. } => {
-            let text = source.to_string();
-            !["status code: 4", "status code: 3", "redirect without LOCATION", "Missing", "invalid"]
-                .iter()
-                .any(|sign| text.contains(sign))
-                || ["429", "408", "RequestTimeout", "SlowDown"].iter().any(|sign| text.contains(sign))
-        }
-        _ => false,
+/// So is one with other bytes than it must have.
+pub fn same(bytes: &[u8], expected: &[u8]) -> Result<(), Error> {
+    match bytes == expected {
+        true => Ok(()),
+        false => Err(generic("the reply has other bytes than were written".to_owned())),
     }
 }
 
-fn wants_less(error: &Error) -> bool {
-    let text = error.to_string();
-    ["SlowDown", "status code: 503", "status code: 429", "TooManyRequests"].iter().any(|sign| text.contains(sign))
+fn generic(message: String) -> Error {
+    Error::Generic { store: "S3", source: message.into() }
 }
 
 /// Between 0 and 1: pauses of several processes must not fall together.
@@ -158,15 +160,24 @@ impl Drop for Pass<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
-    fn run(patience: Duration, failures: usize, message: &str) -> (Result<usize, Error>, f64) {
+    fn answer(status: u16, code: &str) -> Error {
+        let answer = Answer { status, code: code.to_owned(), ..Answer::default() };
+        Error::Generic { store: "S3", source: Box::new(answer.into_refusal()) }
+    }
+
+    fn reset() -> Error {
+        generic("connection reset".to_owned())
+    }
+
+    fn run(patience: Duration, failures: usize, failure: impl Fn() -> Error) -> (Result<usize, Error>, f64) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let retry = Retry::new(patience, Duration::from_millis(1));
+        let retry = Retry::new(patience, patience, Duration::from_millis(1));
         let calls = AtomicUsize::new(0);
         let result = runtime.block_on(retry.run(0, || async {
             let call = calls.fetch_add(1, Ordering::Relaxed);
-            if call < failures { Err(generic(message.to_owned())) } else { Ok(call) }
+            if call < failures { Err(failure()) } else { Ok(call) }
         }));
         let allowed = retry.gate.state.lock().unwrap().0;
         (result, allowed)
@@ -174,17 +185,61 @@ mod tests {
 
     #[test]
     fn what_may_pass_is_tried_again_within_a_total_time() {
-        assert_eq!(run(Duration::from_secs(60), 5, "connection reset").0.unwrap(), 5);
-        let error = run(Duration::from_millis(200), 1000, "connection reset").0.unwrap_err();
+        assert_eq!(run(Duration::from_secs(60), 5, reset).0.unwrap(), 5);
+        let error = run(Duration::from_millis(200), 1000, reset).0.unwrap_err();
         assert!(error.to_string().contains("connection reset"), "{error}");
-        assert!(run(Duration::from_secs(60), 1, "non-2xx status code: 400 Bad Request").0.is_err());
-        assert_eq!(run(Duration::from_secs(60), 1, "non-2xx status code: 429 Too Many").0.unwrap(), 1);
+        for (status, code, tries) in [
+            (400, "", 1),
+            (400, "RequestTimeout", 2),
+            (403, "", 1),
+            (403, "RequestTimeTooSkewed", 1),
+            (409, "", 1),
+            (409, "OperationAborted", 2),
+            (429, "", 2),
+            (500, "", 2),
+            (501, "", 1),
+            (503, "SlowDown", 2),
+            (507, "XMinioStorageFull", 1),
+        ] {
+            let result = run(Duration::from_secs(60), 1, || answer(status, code)).0;
+            assert_eq!(result.map_or(1, |calls| calls + 1), tries, "{status} {code}");
+        }
+    }
+
+    #[test]
+    fn one_that_was_never_there_is_given_up_early() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let retry = Retry::new(Duration::from_secs(60), Duration::from_millis(50), Duration::from_millis(1));
+        let begun = Instant::now();
+        assert!(runtime.block_on(retry.run(0, || async { Err::<(), _>(reset()) })).is_err());
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        runtime.block_on(retry.run(0, || async { Ok(()) })).unwrap();
+        let calls = AtomicUsize::new(0);
+        let many =
+            retry.run(0, || async { if calls.fetch_add(1, Ordering::Relaxed) < 10 { Err(reset()) } else { Ok(()) } });
+        runtime.block_on(many).unwrap();
+    }
+
+    #[test]
+    fn a_service_that_says_how_long_to_wait_is_waited_for() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let retry = Retry::new(Duration::from_secs(60), Duration::from_secs(60), Duration::from_millis(1));
+        let calls = AtomicUsize::new(0);
+        let begun = Instant::now();
+        let run = retry.run(0, || async {
+            let first = calls.fetch_add(1, Ordering::Relaxed) == 0;
+            let asks = Answer { status: 503, retry_after: Some(Duration::from_millis(300)), ..Answer::default() };
+            let refusal = Error::Generic { store: "S3", source: Box::new(asks.into_refusal()) };
+            if first { Err(refusal) } else { Ok(()) }
+        });
+        runtime.block_on(run).unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(300));
     }
 
     #[test]
     fn a_service_that_asks_for_less_gets_less_and_later_more() {
-        let (_, allowed) = run(Duration::from_secs(60), 3, "non-2xx status code: 503 SlowDown");
+        let (_, allowed) = run(Duration::from_secs(60), 3, || answer(503, "SlowDown"));
         assert!((8.0..9.0).contains(&allowed), "{allowed}");
-        assert_eq!(run(Duration::from_secs(60), 0, "").1, MOST);
+        assert_eq!(run(Duration::from_secs(60), 0, reset).1, MOST);
     }
 }

@@ -67,6 +67,7 @@ impl Verifier<'_> {
             Kind::NotFound => name.to_string(),
             // The blob is what its name says: the head says something else of it.
             Kind::Corrupt if self.is_good(table.blob)? => name.to_string(),
+            Kind::Invalid if error.is_refused() => return Err(error),
             Kind::Corrupt | Kind::Invalid => Name::table(table.blob).to_string(),
             _ => return Err(error),
         };
@@ -157,7 +158,7 @@ impl Verifier<'_> {
             let recorded = recorded.map(|found| ShardRow { partition: row.partition, ..found.clone() });
             // Records published or removed since they were listed count as they are now.
             let in_force = || match self.store.is_in_force(recipe, encoding, row) {
-                Err(error) if error.kind() == Kind::Invalid => Ok(true),
+                Err(error) if error.kind() == Kind::Invalid && !error.is_refused() => Ok(true),
                 result => result,
             };
             if recorded.as_ref() == Some(row) || in_force()? {

@@ -176,7 +176,7 @@ impl Verifier<'_> {
         let repaired = match error.kind() {
             Kind::Corrupt => self.remove(name)?,
             // Of a newer version: not ours to judge.
-            Kind::Invalid => None,
+            Kind::Invalid if !error.is_refused() => None,
             _ => return Err(error),
         };
         outcome.findings.push(Finding {

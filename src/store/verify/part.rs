@@ -39,7 +39,14 @@ impl State {
         let Some(reader) = store.storage().reader(object)? else { return Ok(State::Missing) };
         let (found, bad) = match digests(reader, part) {
             Ok(digests) => digests,
-            Err(error) => return Ok(State::Unreadable(Error::io(format!("cannot read {object}"), error))),
+            Err(error) => {
+                return match error.downcast::<Error>() {
+                    // A service that can't be reached or refuses says nothing of the object.
+                    Ok(ours) if matches!(ours.kind(), Kind::Unavailable | Kind::Invalid) => Err(ours),
+                    Ok(ours) => Ok(State::Unreadable(ours)),
+                    Err(error) => Ok(State::Unreadable(Error::io(format!("cannot read {object}"), error))),
+                };
+            }
         };
         if found != part.blob {
             return Ok(State::Digest { found, spans: names(&bad, part) });

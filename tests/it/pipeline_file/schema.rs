@@ -133,7 +133,7 @@ const BEYOND: &[&str] = &[
     "PHOTOS",
     "BUCKET",
     "DATA/x",
-    "gs://",
+    "ftp://",
     "identity: etag",
     "identity: stat",
     "file://a",

@@ -215,7 +215,7 @@ fn a_table_on_disk_may_name_objects_of_buckets() {
     place.spec.missing = Missing::Null;
     place.spec.identity = IdentityMode::Etag;
     let access = Access { scratch: place.path("scratch"), ..Access::default() };
-    let buckets = |bucket: &str| Ok(Objects::over(counting.clone(), &format!("s3://{bucket}"), &access));
+    let buckets = |bucket: &str| Ok(Objects::over(counting.clone(), bucket, &access));
     let source = Source::open(&place.spec, place.directory.path(), None, None, &buckets).unwrap();
     let entries = entries(list(&source).unwrap());
     assert_says(&Error::invalid(source.notes().join(" ")), &["1 row refers", "s3://b", "m/a.jpg"]);
@@ -359,7 +359,7 @@ impl Counting {
 
     fn open(self: &Arc<Self>, spec: &pipeline::Source, scratch: &std::path::Path) -> Source {
         let access = Access { scratch: scratch.to_owned(), ..Access::default() };
-        let buckets = |bucket: &str| Ok(Objects::over(self.clone(), &format!("s3://{bucket}"), &access));
+        let buckets = |bucket: &str| Ok(Objects::over(self.clone(), bucket, &access));
         Source::open(spec, std::path::Path::new("/nowhere"), None, None, &buckets).unwrap()
     }
 
@@ -446,7 +446,7 @@ fn content_is_read_once_and_then_known_by_its_etag() {
     let counting = Counting::with(&[("d/a.parquet", parquet(&wide(40, 100_000), 10))]);
     let spec = case(SourceKind::Parquet, "d/*.parquet", &[]).spec_at("s3://b", IdentityMode::Content);
     let access = Access { scratch: scratch.path().to_owned(), ..Access::default() };
-    let buckets = |bucket: &str| Ok(Objects::over(counting.clone(), &format!("s3://{bucket}"), &access));
+    let buckets = |bucket: &str| Ok(Objects::over(counting.clone(), bucket, &access));
     let open = || {
         let cache = Some(cache.path().to_owned());
         Source::open(&spec, std::path::Path::new("/nowhere"), None, cache, &buckets).unwrap()
